@@ -131,6 +131,21 @@ function retry(name, body = '{"amount":2000}') {
 // The page asks for the overview when it comes into view again.
 const poll_now = (page) => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
 
+// A route that gets no answer until the gate is opened.
+function gate() {
+  let open;
+  const opened = new Promise((resolve) => {
+    open = resolve;
+  });
+  return {
+    open,
+    hold: async (route) => {
+      await opened;
+      await route.continue();
+    },
+  };
+}
+
 async function until(what, probe) {
   const deadline = Date.now() + kPatienceMs;
   for (;;) {
@@ -366,26 +381,75 @@ with_page(
   },
 );
 
+// The last member changes what the API answers: a record, or the overview.
+const kAsFarAsKnown = "Executed once, as far as this gateway knows";
+const kLater = "2999-01-02T03:04:05.678Z";
+const released_before = (record) =>
+  record.timeline.unshift({ at: record.first_received, event: "operator", text: "release: done", who: "token" });
 const kVerdicts = [
   ["done", "Executed once", /stored answer \(201\)/],
   ["held", "Not known whether it was executed", /409, “outcome unknown”/],
   ["waits", "Not known whether it was executed", /“outcome unknown”/],
   ["abandoned", "Not known whether it was executed", /next retry with the same body is forwarded/],
-  ["taken_over", "Executed, maybe more than once", /stored answer \(201\)/],
+  ["taken_over", "Executed, maybe more than once", /took over from one.* stored answer \(201\)/],
   ["running", "Being executed now", /409, “in progress”/],
+  ["released", "Executed, maybe more than once", /released the key before.* stored answer \(201\)/],
+  ["running", "Being executed again now", /released the key before/, { record: released_before }],
+  ["held", "Not known whether it was executed, or how often", /sent to the API more/, { record: released_before }],
+  // 100 actions of operators are not in its timeline.
+  ["busy", kAsFarAsKnown, /older than those in the timeline.* stored answer \(201\)/],
+  ["done", kAsFarAsKnown, /through other gateways/, { overview: (overview) => (overview.gateways_shared = true) }],
+  ["taken_over", "maybe more than once", /took over/, { overview: (overview) => (overview.gateways_shared = true) }],
+  [
+    "done",
+    kAsFarAsKnown,
+    /before the time that the audit log was looked at back to/,
+    { record: (record) => (record.audit_back_to = kLater) },
+  ],
+  ["done", "Executed once", /no other run/, { record: (record) => (record.audit_back_to = record.first_received) }],
+  ["done", "Executed once", /no other run/, { record: (record) => (record.audit = "memory") }],
+  [
+    "done",
+    kAsFarAsKnown,
+    /before this gateway's start/,
+    { record: (record) => (record.audit = "memory"), overview: (overview) => (overview.started = kLater) },
+  ],
 ];
 with_page("a key's page says whether it was executed and what a retry gets, in every state", {}, async (page) => {
-  for (const [name, title, retry_text] of kVerdicts) {
+  let change = {};
+  const changed = (part) => async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    change[part]?.(json);
+    await route.fulfill({ response, json });
+  };
+  await page.route("**/api/keys/*", changed("record"));
+  await page.route("**/api/overview*", changed("overview"));
+  for (const [name, title, retry_text, wanted = {}] of kVerdicts) {
+    change = wanted;
+    await go(page, "#/nowhere");
     await go(page, key_page(name));
+    await poll_now(page);
     await seen(heading(page, world.keys[name].key));
-    assert.match(await verdict(page).getByRole("heading").textContent(), new RegExp(`${title}$`), name);
+    await seen(verdict(page).getByRole("heading", { name: new RegExp(`${title}$`) }));
     assert.match(await verdict(page).textContent(), retry_text, name);
     await seen(page.locator(".timeline li.received"));
   }
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await go(page, `#/keys/${"0".repeat(64)}`);
   await seen(heading(page, "This key is not there"));
   await go(page, "#/nowhere");
   await seen(heading(page, "There is no such page"));
+});
+
+with_page("as long as the overview is not there, a key was executed once as far as is known", {}, async (page) => {
+  const answer = gate();
+  await page.route("**/api/overview*", answer.hold);
+  await page.goto(`${world.admin}/console/${key_page("done")}`);
+  await page.reload();
+  await seen(verdict(page).getByRole("heading", { name: new RegExp(`${kAsFarAsKnown}$`) }));
+  answer.open();
+  await seen(verdict(page).getByRole("heading", { name: /Executed once$/ }));
 });
 
 with_page("a page says what the client was told: the statuses are those that a retry gets", {}, async (page) => {
@@ -661,6 +725,81 @@ with_page(
   },
 );
 
+with_page("“Show more” asks for more, on every tab and with every filter", { place: "#/" }, async (page) => {
+  const asked = [];
+  await page.route("**/api/jobs?*", async (route) => {
+    asked.push(new URL(route.request().url()).searchParams);
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), more: true } });
+  });
+  for (const [hash, state, newer_than] of [
+    ["#/jobs?state=", null, null],
+    ["#/jobs?newer_than=1d&state=", null, "1d"],
+    ["#/jobs?state=delivered", "delivered", null],
+  ]) {
+    await go(page, hash);
+    for (const limit of ["500", "2500"]) {
+      await page.getByRole("link", { name: "Show more" }).click();
+      await until(`${limit} jobs to be asked for`, () => asked.at(-1).get("limit") === limit);
+      assert.equal(asked.at(-1).get("state"), state, hash);
+      assert.equal(asked.at(-1).get("newer_than"), newer_than, hash);
+    }
+    await go(page, "#/");
+  }
+});
+
+with_page("where not all jobs were looked at, none found does not mean none there", { place: "#/" }, async (page) => {
+  await page.route("**/api/jobs?*", (route) => route.fulfill({ json: { jobs: [], more: true, whole: false } }));
+  for (const [hash, advice] of [
+    ["#/jobs?state=dead&older_than=1d", /Choose a destination/],
+    ["#/jobs?state=&older_than=1d", /Choose a state or a destination/],
+    ["#/jobs?state=&destination=hook%20/hooks/stripe", /Choose a state/],
+    ["#/jobs?state=dead&destination=hook%20/hooks/stripe&older_than=1d", /Choose another age/],
+    ["#/jobs?state=delivered", /Choose a destination/],
+  ]) {
+    await go(page, hash);
+    await seen(page.getByText("None was found, but not all messages were looked at."));
+    await seen(page.getByText(advice));
+    assert.equal(await page.getByText(/No message fits|No delivered messages/).count(), 0, hash);
+    await go(page, "#/");
+  }
+});
+
+with_page(
+  "a run over messages of which not all were looked at says so when none of them fits",
+  { place: "#/" },
+  async (page) => {
+    await page.route("**/api/jobs?*", async (route) => {
+      const answer = await page.request.get(`${world.admin}/api/jobs?state=delivered&limit=1`);
+      const { jobs } = await answer.json();
+      await route.fulfill({ json: { jobs: jobs.map((job) => ({ ...job, state: "dead" })), more: true, whole: false } });
+    });
+    let capped = true;
+    await page.route("**/api/jobs/retry", (route) =>
+      route.fulfill({
+        json: { action: "retry", count: 0, capped, cap: 10_000, destinations: [], skipped: [], takes_seconds: 0 },
+      }),
+    );
+    await go(page, "#/jobs?state=dead&older_than=1d");
+    await page.getByRole("button", { name: "Retry all that match…" }).click();
+    await seen(page.getByRole("status").getByText(/not all messages were looked at\. Choose a destination/));
+    capped = false;
+    await page.getByRole("button", { name: "Retry all that match…" }).click();
+    await seen(page.getByRole("status").getByText("No message fits any more."));
+    assert.equal(await page.getByRole("dialog").count(), 0);
+  },
+);
+
+with_page("id, headers and body of a webhook are text", { place: "#/jobs?state=delivered" }, async (page) => {
+  await jobs(page).getByRole("link", { name: world.keys.evil.key }).click();
+  await seen(heading(page, world.keys.evil.key));
+  await seen(page.getByRole("table", { name: "Headers of the message" }).getByText(world.evil));
+  await page.getByRole("button", { name: /Show the body/ }).click();
+  await seen(page.locator("pre.body"));
+  assert.ok((await page.locator("pre.body").textContent()).includes(world.evil));
+  assert.equal(await page.locator("img").count(), 0);
+});
+
 // The audit trail.
 
 const trail = (page) => page.getByRole("table", { name: "Audit trail" }).getByRole("row");
@@ -926,6 +1065,31 @@ async function check_page(page, name) {
     `${name} is wider than the screen`,
   );
 }
+
+const kLoading = [
+  ["overview", "#/", "**/api/overview*", "Loading the overview…", "Is everything all right?"],
+  ["keys", "#/keys", "**/api/keys?*", "Loading the keys…", "Need a person"],
+  ["key", key_page("done"), "**/api/keys/*", "Loading the key…", "Was it executed?"],
+  ["jobs", "#/jobs?state=delivered", "**/api/jobs?*", "Loading the jobs…", world.keys.evil.key],
+  ["job", `#/jobs/${world.job}`, "**/api/jobs/*", "Loading the message…", "Was it delivered?"],
+  ["audit", "#/audit", "**/api/audit?*", "Loading the audit trail…", "newest first"],
+];
+with_page("a page says what it is loading, and that can be read by everybody", { place: "#/nowhere" }, async (page) => {
+  for (const [name, hash, api, text, then] of kLoading) {
+    const answer = gate();
+    await page.route(api, answer.hold);
+    await go(page, hash);
+    await page.reload(); // nothing of an earlier page is there
+    await seen(page.locator("[aria-busy=true]").getByText(text));
+    assert.equal(await page.getByText(then).count(), 0, name);
+    await page.evaluate(axe);
+    await check_page(page, `loading-${name}`);
+    answer.open();
+    await seen(page.getByText(then));
+    assert.equal(await page.getByText(text).count(), 0, name);
+    await page.unroute(api);
+  }
+});
 
 for (const [kind, options] of [
   ["light", {}],

@@ -3,20 +3,40 @@ import { duration, now_ms, plural } from "./format.js";
 
 const seconds_until = (text) => Math.max(0, (Date.parse(text) - now_ms()) / 1000);
 
+const kLeaseOver = "A run took over from one whose answer was never recorded";
+const kReleased = "An operator released the key before, and a run before that may have been executed";
+
 // {tone, title, why, retry}: a title of a few words, why that is so, and what a retry gets now.
 export function verdict_of(record, overview) {
-  const timeline = record.timeline ?? [];
-  // A takeover begins another run while the outcome of the one before is not known. The record remembers that there was
-  // one, not how many.
-  const again = timeline.some((entry) => entry.event === "taken_over");
-  const by_hand = timeline.some((entry) => entry.event === "operator" && /^complete: done/.test(entry.text));
-  // An answer given by hand looks like any other. Without a log, who gave it is known since this gateway's start alone.
-  const hidden_hand =
-    record.audit === "memory" && !(overview && !overview.gateways_shared && record.settled_at >= overview.started);
-  return { ...executed(record, again, by_hand, hidden_hand), retry: retry_text(record) };
+  const operators = (record.timeline ?? []).filter((entry) => entry.event === "operator");
+  const did = (done) => operators.some((entry) => entry.text.startsWith(done));
+  return {
+    ...executed(record, run_before(record, did), did("complete: done"), unseen_actions(record, operators, overview)),
+    retry: retry_text(record),
+  };
 }
 
-function executed(record, again, by_hand, hidden_hand) {
+// Why there may have been another run before this one, or null. A takeover begins another run while the outcome of the one
+// before is not known; a release lets the next request be a first one. The record remembers that there was a takeover, not
+// how many.
+function run_before(record, did) {
+  if ((record.timeline ?? []).some((entry) => entry.event === "taken_over")) return kLeaseOver;
+  return did("release: done") ? kReleased : null;
+}
+
+// The actions of operators that this page does not have, or null. An answer given by hand looks like any other: only the
+// audit trail of the gateway that the operator used tells.
+function unseen_actions(record, operators, overview) {
+  if (!overview || overview.gateways_shared) return "through other gateways (their audit logs have them)";
+  if (operators.some((entry) => !entry.who)) return "older than those in the timeline (the audit log has them)";
+  if (record.audit === "memory")
+    return record.first_received < overview.started ? "from before this gateway's start (the log has them)" : null;
+  return record.audit_back_to && record.first_received < record.audit_back_to
+    ? "from before the time that the audit log was looked at back to (see below the timeline)"
+    : null;
+}
+
+function executed(record, again, by_hand, unseen) {
   const gateway = record.gateway ? `Gateway ${record.gateway}` : "The gateway";
   if (record.state === "completed" && by_hand) {
     return {
@@ -29,18 +49,21 @@ function executed(record, again, by_hand, hidden_hand) {
     return {
       tone: "warn",
       title: "Executed, maybe more than once",
-      why: `The answer ${record.status} is that of the last run. It took over from a run whose answer was never recorded: ask the API whether that one took effect too.`,
+      why: `The answer ${record.status} is that of the last run. ${again}: ask the API whether that one took effect too.`,
+    };
+  }
+  if (record.state === "completed" && unseen) {
+    return {
+      tone: "calm",
+      title: "Executed once, as far as this gateway knows",
+      why: `The answer ${record.status} is recorded, and no other run took over under this key. Not shown here are actions of operators ${unseen}. With one of them an operator may have given the answer by hand, or released the key earlier.`,
     };
   }
   if (record.state === "completed") {
     return {
       tone: "good",
       title: "Executed once",
-      why: `The API answered ${record.status}, and no other run took over under this key.${
-        hidden_hand
-          ? " (Had an operator given the answer by hand on another gateway, or before this one was started, only the log would tell.)"
-          : ""
-      }`,
+      why: `The API answered ${record.status}, and no other run took over under this key.`,
     };
   }
   if (record.state === "indeterminate") {
@@ -71,7 +94,7 @@ function executed(record, again, by_hand, hidden_hand) {
       record.lease_until
         ? `. Its lease lasts ${duration(seconds_until(record.lease_until))} more, and is renewed while it works`
         : ""
-    }.${again ? " It took over from a run whose answer was never recorded, which may have been executed too." : ""}`,
+    }.${again ? ` ${again}: ask the API whether that one took effect too.` : ""}`,
   };
 }
 

@@ -76,6 +76,7 @@ export class JobsView extends View {
     ];
   }
 
+  // `values`: what is different there, of the filter or `limit`.
   #link(values) {
     const wanted = { ...this.filter, ...values };
     return `#/jobs${query(wanted)}${wanted.state === "" ? (query(wanted) ? "&state=" : "?state=") : ""}`;
@@ -158,6 +159,7 @@ export class JobsView extends View {
 
   #found(data) {
     if (data.jobs.length === 0) {
+      if (!data.whole) return empty("None was found, but not all messages were looked at.", this.#narrower());
       if (this.filter.destination || this.filter.older_than || this.filter.newer_than)
         return empty("No message fits these filters.");
       const none = {
@@ -185,14 +187,20 @@ export class JobsView extends View {
         ? el(
             "nav",
             { class: "pages", "aria-label": "Pages" },
-            el(
-              "a",
-              { href: `${this.#link({})}${query(this.filter) ? "&" : "?"}limit=${Math.min(kMost, this.limit * 5)}` },
-              "Show more",
-            ),
+            el("a", { href: this.#link({ limit: Math.min(kMost, this.limit * 5) }) }, "Show more"),
           )
         : null,
     ];
+  }
+
+  // What to do where more messages are there than are looked at. A state and a destination are found by an index; the age
+  // is compared afterwards.
+  #narrower() {
+    const { state, destination } = this.filter;
+    if (state === "" && destination === "") return "Choose a state or a destination to look at fewer.";
+    if (state === "") return "Choose a state to look at fewer.";
+    if (destination === "") return "Choose a destination to look at fewer.";
+    return "Choose another age, or deal with those of any age first.";
   }
 
   #columns(data) {
@@ -318,7 +326,11 @@ export class JobsView extends View {
     try {
       const trial = await this.app.api.post(`/api/jobs/${action}`, { ...which, dry_run: true });
       if (trial.count === 0) {
-        this.app.announce("No message fits any more.");
+        this.app.announce(
+          trial.capped
+            ? `None was found, but not all messages were looked at. ${this.#narrower()}`
+            : "No message fits any more.",
+        );
         this.app.reload();
         return;
       }
