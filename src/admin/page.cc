@@ -60,7 +60,7 @@ std::optional<PageAnswer> PageRequest::refuse_unconfirmed(std::string_view whole
 }
 
 AuditLine PageRequest::audit_line(std::string about, std::string_view what, std::string_view result) const {
-  return {wall_clock(),        visitor.name(),          std::string(what), std::move(about),
+  return {wall_clock(),        visitor.name(),          std::string(what),           std::move(about),
           std::string(result), as_utf8(text("reason")), std::string(exchange.peer())};
 }
 
