@@ -66,8 +66,10 @@ void Shutdown::leave() {
 void Shutdown::drain() {
   lame_duck_.clear();
   shared_.draining.store(true);
-  shared_.log.info("draining", {{"connections", server_.connections()}});
+  const std::uint64_t connections = server_.connections();
   server_.drain(idle_);
+  // After the listener knows: what is answered once this line is there says that the connection ends.
+  shared_.log.info("draining", {{"connections", connections}});
   for (const Other& other : others_) other.begin();
   // For a handover what they wait for comes to its end here, and so do they.
   if (idle_ == IdleConnections::close) {
