@@ -65,6 +65,15 @@ Result<std::uint64_t> number_in(std::string_view name, std::string_view text, st
   return invalid(fmt::format("{}: expected a whole number from 1 on", name));
 }
 
+// On the side thread, where an exception would end the process.
+Result<json::object> page_or_fault(AuditLog& log, const AuditQuery& query) {
+  try {
+    return read_page(log, query);
+  } catch (const std::exception& error) {
+    return unavailable(fmt::format("the audit log could not be read: {}", error.what())); // out of memory, say
+  }
+}
+
 PageAnswer answer_of(const Result<json::object>& page) {
   if (page) return json_answer(*page);
   return refused(page.fault().kind == FaultKind::invalid ? 400 : 503, page.fault().message);
@@ -86,7 +95,7 @@ void audit_action(GatewayShared& shared, const AuditLine& line) {
 Task<Result<json::object>> AuditPages::page_of(const AuditQuery& query) {
   if (shared_.audit == nullptr) co_return invalid("this gateway writes no audit log (audit_log = \"off\")");
   co_return co_await await_store<json::object>(
-      loop_, [&](auto done) { side_.give([this, &query, done] { done(read_page(*shared_.audit, query)); }); });
+      loop_, [&](auto done) { side_.give([this, &query, done] { done(page_or_fault(*shared_.audit, query)); }); });
 }
 
 Task<void> AuditPages::written() {
