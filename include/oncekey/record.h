@@ -97,6 +97,15 @@ enum class StreamMark : std::uint8_t {
   whole,
 };
 
+// How the owner that got the answer came to it. For people; written with the answer, so that it costs no write.
+struct Course {
+  Time claimed_at{};
+  Time forwarded_at{};        // when the call to the upstream began
+  std::uint32_t renewals = 0; // of the lease, while the call ran
+  Time renewed_at{};          // the last of them; claimed_at if there was none
+  friend bool operator==(const Course&, const Course&) = default;
+};
+
 // An answer as it is kept: what every retry of the request gets, byte for byte.
 struct StoredResponse {
   int status = 0;
@@ -108,6 +117,8 @@ struct StoredResponse {
   // Set where the body was too long to keep: `body` is empty then, and a retry is told so.
   std::optional<OmittedBody> omitted;
   StreamMark stream = StreamMark::none;
+  // Of an answer that the gateway got; nothing in one that an operator gave, and in those of the library.
+  std::optional<Course> course{};
   // Headers and body, encrypted; `headers` and `body` are empty then. Null when they are plain.
   std::shared_ptr<const Sealed> sealed{};
 
@@ -124,6 +135,7 @@ using TraceId = std::array<std::uint8_t, 16>;
 struct ClaimContext {
   std::string gateway;            // the name of the gateway that made the claim
   std::optional<TraceId> trace{}; // of the request that made it, if that has one
+  Millis lease{};                 // as long as each renewal makes it; 0: not known
 };
 
 // What a store has under one RecordId. Changed by the pure steps of src/core/transitions.h alone, so that every store
@@ -161,6 +173,11 @@ struct Record {
   bool abandoned(Time now) const { return state == RecordState::in_progress && lease_over(now); }
   // While in_progress: since when the present owner has it.
   Time claimed_at() const { return took_over && settled_at > first_received ? settled_at : first_received; }
+  // While in_progress: when the owner last renewed its lease. Nothing before the first renewal.
+  std::optional<Time> renewed_at() const {
+    const Time renewed = lease_until - context.lease;
+    return context.lease > Millis(0) && renewed > claimed_at() ? std::optional(renewed) : std::nullopt;
+  }
   // Abandoned as operators see it: no operator has allowed another run yet.
   bool left_abandoned(Time now) const { return abandoned(now) && !rerun; }
 };

@@ -81,8 +81,15 @@ std::string_view claim_words(std::string_view event) {
   return "an earlier owner lost its lease";
 }
 
-std::vector<LifeEvent> events_of_record(const Record& record, Time now) {
+// A lease that is over may have been ended early by the release of a takeover: then its end tells nothing of a renewal.
+bool knows_its_renewal(const Record& record, Time now) {
+  return !record.response && !(record.took_over && record.lease_over(now));
+}
+
+// `course` is that of a call at work in this gateway, which the record does not have yet.
+std::vector<LifeEvent> events_of_record(const Record& record, std::optional<Course> course, Time now) {
   std::vector<LifeEvent> events;
+  if (record.response) course = record.response->course;
   // The claim that the record knows is the newest one.
   json::object claim{{"gateway", json_text(record.context.gateway)}, {"fence", record.fence}};
   if (record.context.trace) claim["trace"] = hex_encode(*record.context.trace);
@@ -90,9 +97,22 @@ std::vector<LifeEvent> events_of_record(const Record& record, Time now) {
   events.push_back({record.first_received, "received", "first request received, and the key claimed",
                     record.took_over ? json::object{} : claim});
   if (record.took_over) {
-    // While it is in progress the record knows when; an ending takes the place of that time.
-    events.push_back({in_progress ? std::optional(record.claimed_at()) : std::nullopt, "taken_over",
-                      "the lease of the first owner ended without an answer, and a retry took over", claim});
+    // A record in progress knows when; an answer has it in its course. Held ones know it no more.
+    std::optional<Time> at;
+    if (in_progress) at = record.claimed_at();
+    if (course) at = course->claimed_at;
+    events.push_back(
+        {at, "taken_over", "the lease of the first owner ended without an answer, and a retry took over", claim});
+  }
+  if (course && course->forwarded_at != Time{})
+    events.push_back({course->forwarded_at, "forwarded", "the request went to the upstream"});
+  if (course && course->renewals > 0) {
+    events.push_back({course->renewed_at,
+                      "renewed",
+                      "the owner renewed its lease while the upstream worked; this is the last time",
+                      {{"count", course->renewals}}});
+  } else if (!course && knows_its_renewal(record, now) && record.renewed_at()) {
+    events.push_back({*record.renewed_at(), "renewed", "the owner renewed its lease for the last time"});
   }
   if (in_progress && !record.lease_over(now)) {
     events.push_back(
@@ -117,7 +137,7 @@ std::vector<LifeEvent> events_of_record(const Record& record, Time now) {
 } // namespace
 
 json::array KeyPages::timeline(const RecordId& id, const Record& record, const RecordTrail& trail, Time now) const {
-  std::vector<LifeEvent> events = events_of_record(record, now);
+  std::vector<LifeEvent> events = events_of_record(record, shared_.live_calls.course_of(id, record.fence), now);
   const auto seen = shared_.key_activity.find(id);
   // This process has counted them since its start. The audit log, where it has decisions, knows of those before.
   const auto add = [&](KeyActivity::Kind kind, std::string_view decision, std::string_view event,
@@ -139,11 +159,12 @@ json::array KeyPages::timeline(const RecordId& id, const Record& record, const R
   // Of earlier owners, whom the record does not know any more.
   for (const RecordTrail::Claim& claim : trail.claims) {
     if (claim.fence == record.fence) continue;
-    events.push_back(
-        {claim.at,
-         claim.event,
-         fmt::format("{}, by the audit log", claim_words(claim.event)),
-         {{"gateway", json_text(claim.gateway)}, {"fence", claim.fence}, {"trace", json_text(claim.trace)}}});
+    events.push_back({claim.at,
+                      claim.event,
+                      fmt::format("{}, by the audit log", claim_words(claim.event)),
+                      {{"gateway", json_text(claim.gateway)},
+                       {"fence", claim.fence},
+                       {"trace", claim.trace.empty() ? json::value() : json_text(claim.trace)}}});
   }
   using Kind = KeyActivity::Kind;
   add(Kind::replay, "replay", "replayed", "retries answered from the record; this is the last one");

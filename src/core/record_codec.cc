@@ -64,8 +64,9 @@ constexpr Flags kOmittedWhole = 16;
 constexpr Flags kStreamBegun = 32;
 constexpr Flags kStreamWhole = 64;
 constexpr Flags kSealedResponse = 128;
+constexpr Flags kHasCourse = 256;
 constexpr Flags kOfResponse =
-    kHasResponse | kHasOmitted | kOmittedWhole | kStreamBegun | kStreamWhole | kSealedResponse;
+    kHasResponse | kHasOmitted | kOmittedWhole | kStreamBegun | kStreamWhole | kSealedResponse | kHasCourse;
 constexpr Flags kKnown = kOfResponse | kTookOver | kRerun;
 
 // Bits of a context's flags.
@@ -80,6 +81,7 @@ Flags flags_of(const StoredResponse& response) {
   if (response.stream == StreamMark::begun) flags |= kStreamBegun;
   if (response.stream == StreamMark::whole) flags |= kStreamWhole;
   if (response.sealed) flags |= kSealedResponse;
+  if (response.course) flags |= kHasCourse;
   return flags;
 }
 
@@ -94,7 +96,7 @@ Flags flags_of(const Record& record) {
 std::size_t expected_size(const StoredResponse& response) {
   ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
   ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
-  return 96 + response.reason.size() + response.bytes();
+  return 128 + response.reason.size() + response.bytes();
 }
 
 std::size_t bytes_before_response(const Record& record) {
@@ -108,10 +110,16 @@ void put_sealed(std::string& out, const Sealed& sealed) {
   put_bytes(out, sealed.bytes);
 }
 
+template <class Place, class AnyCourse>
+void course_fields(Place& place, AnyCourse& course) {
+  each(place, course.claimed_at, course.forwarded_at, course.renewals, course.renewed_at);
+}
+
 void put_response(std::string& out, const StoredResponse& response) {
   field(out, static_cast<std::uint16_t>(response.status));
   field(out, response.reason);
   if (response.omitted) each(out, response.omitted->length, response.omitted->sha256.bytes);
+  if (response.course) course_fields(out, *response.course);
   if (response.sealed) return put_sealed(out, *response.sealed);
   put_bytes(out, response.headers.lines());
   put_bytes(out, response.body);
@@ -134,13 +142,16 @@ std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
 template <Appendable Out>
 void put_context(Out& out, const ClaimContext& context) {
   field(out, context.gateway);
+  field(out, static_cast<std::uint32_t>(std::clamp<std::int64_t>(context.lease.count(), 0, UINT32_MAX)));
   field(out, static_cast<std::uint8_t>(context.trace ? kHasTrace : 0));
   if (context.trace) field(out, *context.trace);
 }
 
 bool read_context(Cursor& cursor, ClaimContext& context) {
+  std::uint32_t lease_ms = 0;
   std::uint8_t flags = 0;
-  each(cursor, context.gateway, flags);
+  each(cursor, context.gateway, lease_ms, flags);
+  context.lease = Millis(lease_ms);
   if ((flags & ~kHasTrace) != 0) return false;
   if ((flags & kHasTrace) != 0) field(cursor, context.trace.emplace());
   return cursor.ok();
@@ -154,6 +165,7 @@ bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse&
     each(cursor, omitted.length, omitted.sha256.bytes);
     omitted.whole = (flags & kOmittedWhole) != 0;
   }
+  if ((flags & kHasCourse) != 0) course_fields(cursor, response.course.emplace());
   if ((flags & kStreamBegun) != 0) response.stream = StreamMark::begun;
   if ((flags & kStreamWhole) != 0) response.stream = StreamMark::whole;
   if ((flags & kSealedResponse) != 0) {

@@ -23,6 +23,7 @@ Record full_record() {
   record.method = "POST";
   record.target = "/v1/charges";
   record.context.gateway = "5eaf00d1";
+  record.context.lease = Millis(60'000);
   TraceId& trace = record.context.trace.emplace();
   for (std::size_t i = 0; i < trace.size(); ++i) trace[i] = static_cast<std::uint8_t>(0xf0 + i);
   StoredResponse& response = record.response.emplace();
@@ -30,6 +31,10 @@ Record full_record() {
   response.reason = "Created";
   response.headers.add("Content-Type", "application/json");
   response.body = std::string("{\"a\":\0}", 7);
+  response.course = Course{.claimed_at = record.first_received,
+                           .forwarded_at = record.first_received + Millis(1),
+                           .renewals = 2,
+                           .renewed_at = record.first_received + Millis(200)};
   return record;
 }
 
@@ -94,6 +99,8 @@ TEST(RecordCodec, WhatIsEncodedIsDecoded) {
   EXPECT_FALSE(after->response->omitted);
   EXPECT_EQ(after->context.gateway, "5eaf00d1");
   EXPECT_EQ(after->context.trace, before.context.trace);
+  EXPECT_EQ(after->context.lease, Millis(60'000));
+  EXPECT_EQ(after->response->course, before.response->course);
   EXPECT_FALSE(after->response->sealed);
   EXPECT_EQ(after->response->stream, StreamMark::none);
 }
@@ -109,6 +116,8 @@ TEST(RecordCodec, EveryFlagComesBackAlone) {
   EXPECT_TRUE(comes_back([](Record& r) { r.took_over = true; }, [](const Record& r) { return r.took_over; }));
   EXPECT_TRUE(comes_back([](Record& r) { r.rerun = true; }, [](const Record& r) { return r.rerun; }));
   EXPECT_TRUE(comes_back([](Record& r) { r.response.reset(); }, [](const Record& r) { return !r.response; }));
+  EXPECT_TRUE(
+      comes_back([](Record& r) { r.response->course.reset(); }, [](const Record& r) { return !r.response->course; }));
   EXPECT_TRUE(comes_back([](Record& r) { r.context.trace.reset(); }, [](const Record& r) { return !r.context.trace; }));
   for (const StreamMark mark : {StreamMark::none, StreamMark::begun, StreamMark::whole}) {
     EXPECT_TRUE(comes_back([&](Record& r) { r.response->stream = mark; },
@@ -141,11 +150,12 @@ TEST(RecordCodec, AContextAloneComesBackAndRefusesEveryOtherLength) {
   ASSERT_TRUE(after);
   EXPECT_EQ(after->gateway, "5eaf00d1");
   EXPECT_EQ(after->trace, full_record().context.trace);
+  EXPECT_EQ(after->lease, Millis(60'000));
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_FALSE(decode_context(std::string_view(bytes).substr(0, length))) << length;
   }
   EXPECT_FALSE(decode_context(bytes + "x"));
-  bytes[10] = 2;
+  bytes[14] = 2;
   EXPECT_FALSE(decode_context(bytes)) << "unknown flag";
 }
 
@@ -176,26 +186,31 @@ TEST(RecordCodec, WithoutTheBodyAllElseIsThere) {
 
 TEST(RecordCodec, TheBytesAreWhatTheDocumentSays) {
   EXPECT_EQ(hex(encoded(full_record())),
-            "01"                                                               // format
-            "02"                                                               // state: completed
-            "0500"                                                             // flags: took over, a response follows
-            "0300000000000000"                                                 // fence
-            "0068e5cf8b010000"                                                 // first received
-            "00c40bd58b010000"                                                 // expires at
-            "6052e6cf8b010000"                                                 // lease until
-            "fa68e5cf8b010000"                                                 // settled at
-            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" // fingerprint
-            "05002f76312f2a"                                                   // route
-            "08006f726465722d3432"                                             // key
-            "0400504f5354"                                                     // method
-            "0b002f76312f63686172676573"                                       // target
-            "08003565616630306431"                                             // context: the gateway's name
-            "01f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"                               // context: a trace follows
-            "c900"                                                             // status
-            "070043726561746564"                                               // reason
+            "01"               // format
+            "02"               // state: completed
+            "0501"             // flags: took over, a response follows, its course
+            "0300000000000000" // fence
+            "0068e5cf8b010000" // first received
+            "00c40bd58b010000" // expires at
+            "6052e6cf8b010000" // lease until
+            "fa68e5cf8b010000" // settled at
+            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"         // fingerprint
+            "05002f76312f2a"                                                           // route
+            "08006f726465722d3432"                                                     // key
+            "0400504f5354"                                                             // method
+            "0b002f76312f63686172676573"                                               // target
+            "08003565616630306431"                                                     // context: the gateway's name
+            "60ea0000"                                                                 // context: the lease
+            "01f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"                                       // context: a trace follows
+            "c900"                                                                     // status
+            "070043726561746564"                                                       // reason
+            "0068e5cf8b010000"                                                         // course: claimed at
+            "0168e5cf8b010000"                                                         // course: forwarded at
+            "02000000"                                                                 // course: renewals
+            "c868e5cf8b010000"                                                         // course: renewed at
             "20000000436f6e74656e742d547970653a206170706c69636174696f6e2f6a736f6e0d0a" // headers
             "070000007b2261223a007d"                                                   // body
-            "1a41585084b55322");                                                       // checksum
+            "b5ea2800bf9adcbd");                                                       // checksum
 }
 
 TEST(RecordCodec, EncodingAppends) {

@@ -77,7 +77,7 @@ Execution::Execution(GatewayThread& thread, const KeyedRequest& request, const C
       buffered_(buffered),
       work_(work),
       executing_(shared_.executing),
-      key_(thread, {request.admitted.id, claimed.fence, claimed.token}, policy_.lease),
+      key_(thread, request.admitted.id, claimed, policy_.lease),
       took_over_(claimed.took_over) {}
 
 Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict) {
@@ -100,6 +100,7 @@ Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict)
   }
 
   const MonotonicTime start = std::chrono::steady_clock::now();
+  key_.forwarded();
   const UpstreamRequest request = forwarded(); // not made inside the co_await expression (see replier.h)
   co_await call_upstream(request, start);
   if (!answer_.longer) call_.reset(); // its connection is for others from here on

@@ -372,7 +372,7 @@ Task<void> observe(GatewayThread& thread, PassThrough& pass_through, Admission& 
   const auto* claimed = std::get_if<Claimed>(&*answer);
   if (claimed == nullptr) co_return;
   // The record ends as enforcement would have left it, so that the next request is counted as it would be decided.
-  OwnedKey key(thread, {request.admitted.id, claimed->fence, claimed->token}, policy.lease);
+  OwnedKey key(thread, request.admitted.id, *claimed, policy.lease);
   const Settlement settlement = settle(policy, outcome_of(passed.error, passed.status, passed.headers));
   if (settlement == Settlement::keep || settlement == Settlement::executed) {
     StoredResponse nothing;

@@ -13,6 +13,15 @@ Millis since_boot() {
   return Millis{now.tv_sec * 1000 + now.tv_nsec / 1'000'000};
 }
 
+// Counted on from the claim, so that all times of a key are on the store's clock.
+Course as_course(const LiveCalls::Call& call) {
+  const auto on_store_clock = [&](Millis moment) { return call.claimed_at + (moment - call.added_at); };
+  return {.claimed_at = call.claimed_at,
+          .forwarded_at = call.forwarded_at ? on_store_clock(*call.forwarded_at) : Time{},
+          .renewals = call.renewals,
+          .renewed_at = on_store_clock(call.renewed_at)};
+}
+
 // The list is looked through for leases that are over no more often than this.
 constexpr std::chrono::seconds kSweepEvery{1};
 
@@ -21,7 +30,7 @@ constexpr std::chrono::seconds kSweepEvery{1};
 LiveCalls::LiveCalls() : looked_at_(since_boot().count()) {}
 
 void LiveCalls::add(Call& call) {
-  call.renewed_at = since_boot();
+  call.added_at = call.renewed_at = since_boot();
   // An earlier call of the same key has lost its lease: the newest counts.
   calls_.of(call.owner.id)->insert_or_assign(call.owner.id, &call);
 }
@@ -35,6 +44,24 @@ void LiveCalls::remove(const Call& call) {
 void LiveCalls::renewed(Call& call) {
   const auto locked = calls_.of(call.owner.id);
   call.renewed_at = since_boot();
+  ++call.renewals;
+}
+
+void LiveCalls::forwarded(Call& call) {
+  const auto locked = calls_.of(call.owner.id);
+  call.forwarded_at = since_boot();
+}
+
+Course LiveCalls::course_of(const Call& call) const {
+  const auto locked = calls_.of(call.owner.id);
+  return as_course(call);
+}
+
+std::optional<Course> LiveCalls::course_of(const RecordId& id, std::uint64_t fence) const {
+  const auto calls = calls_.of(id);
+  const auto found = calls->find(id);
+  if (found == calls->end() || found->second->owner.fence != fence) return std::nullopt;
+  return as_course(*found->second);
 }
 
 std::optional<std::uint64_t> LiveCalls::fence_of(const RecordId& id) const {
@@ -64,6 +91,7 @@ std::vector<LiveCalls::Due> LiveCalls::take_due(Millis now) {
     for (const auto& [id, call] : calls) {
       if (now - call->renewed_at < call->lease / 3) continue;
       call->renewed_at = now;
+      ++call->renewals;
       due.push_back({call->owner, call->lease});
     }
   });

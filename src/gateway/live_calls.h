@@ -24,18 +24,28 @@ class LiveCalls {
  public:
   LiveCalls();
 
-  // An operation at work. Lives from add() to remove().
+  // An operation at work. Lives from add() to remove(). All but the first three is guarded by the list; moments are
+  // milliseconds since boot.
   struct Call {
     Ownership owner;
     Millis lease{};
-    Millis renewed_at{}; // since boot; guarded by the list
+    Time claimed_at{}; // on the store's clock
+    Millis added_at{};
+    Millis renewed_at{};
+    std::uint32_t renewals = 0;
+    std::optional<Millis> forwarded_at{};
   };
   void add(Call& call);
   void remove(const Call& call);
   void renewed(Call& call);
+  void forwarded(Call& call); // the call to the upstream begins
+  Course course_of(const Call& call) const;
 
   // The fence of the call at work on a record, if there is one.
   std::optional<std::uint64_t> fence_of(const RecordId& id) const;
+
+  // How far the call with this fence has come, if it is at work here.
+  std::optional<Course> course_of(const RecordId& id, std::uint64_t fence) const;
 
   // A call whose lease was not renewed in time, as seen now.
   struct LateLease {

@@ -6,6 +6,7 @@ Task<bool> OwnedKey::renew() {
   const Result<FenceAnswer> renewed = co_await await_store<FenceAnswer>(
       thread_.loop, [&](auto done) { thread_.shared.store.renew(owner_, lease_, std::move(done)); });
   const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
+  if (ours && keeper_) keeper_->renewed();
   if (!ours) {
     thread_.shared.metrics.lost_leases.Increment();
     // If it is still ours after all, it need not stay claimed.

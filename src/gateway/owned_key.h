@@ -14,12 +14,16 @@ class LeaseKeeper {
  public:
   // Renews every third of the lease until destroyed: two renewals may fail before the lease is over. As long, the owner
   // is one of the live calls.
-  LeaseKeeper(Store& store, LiveCalls& live, const Ownership& owner, Millis lease, Loop& loop)
-      : store_(store), live_(live), call_{owner, lease}, timer_(loop, [this] { renew(); }) {
+  LeaseKeeper(Store& store, LiveCalls& live, const Ownership& owner, Millis lease, Time claimed_at, Loop& loop)
+      : store_(store), live_(live), call_{owner, lease, claimed_at}, timer_(loop, [this] { renew(); }) {
     live_.add(call_);
     timer_.after(lease / 3);
   }
   ~LeaseKeeper() { live_.remove(call_); }
+
+  void renewed() { live_.renewed(call_); }
+  void forwarded() { live_.forwarded(call_); }
+  Course course() const { return live_.course_of(call_); }
 
  private:
   void renew() {
@@ -37,12 +41,18 @@ class LeaseKeeper {
 
 class OwnedKey {
  public:
-  OwnedKey(GatewayThread& thread, const Ownership& owner, Millis lease)
-      : thread_(thread), owner_(owner), lease_(lease) {}
+  OwnedKey(GatewayThread& thread, const RecordId& id, const Claimed& claimed, Millis lease)
+      : thread_(thread), owner_{id, claimed.fence, claimed.token}, lease_(lease), claimed_at_(claimed.now) {}
 
   const Ownership& owner() const { return owner_; }
   // From here on the lease is renewed, and the owner is one of the live calls.
-  void keep() { keeper_.emplace(thread_.shared.store, thread_.shared.live_calls, owner_, lease_, thread_.loop); }
+  void keep() {
+    keeper_.emplace(thread_.shared.store, thread_.shared.live_calls, owner_, lease_, claimed_at_, thread_.loop);
+  }
+  // The call to the upstream begins.
+  void forwarded() {
+    if (keeper_) keeper_->forwarded();
+  }
 
   // Renews now. If the key is not ours any more, it is released: nothing was sent.
   Task<bool> renew();
@@ -51,6 +61,7 @@ class OwnedKey {
   // The same without a coroutine of its own: co_await write(response) gives what note_written() is told then.
   // `response` is moved from.
   auto write(StoredResponse& response) {
+    if (keeper_) response.course = keeper_->course();
     return await_store<FenceAnswer>(thread_.loop, [this, &response](auto done) {
       thread_.shared.store.complete(owner_, std::move(response), std::move(done));
     });
@@ -65,6 +76,7 @@ class OwnedKey {
   GatewayThread& thread_;
   const Ownership owner_;
   const Millis lease_;
+  const Time claimed_at_; // on the store's clock
   std::optional<LeaseKeeper> keeper_;
 };
 
