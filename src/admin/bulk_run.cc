@@ -15,6 +15,11 @@ namespace json = boost::json;
 
 namespace {
 
+std::string_view text_of(const json::value& value) {
+  const json::string* const text = value.if_string();
+  return text ? std::string_view(*text) : std::string_view();
+}
+
 json::array counts_json(const std::map<std::string, std::size_t>& counts, const char* name) {
   json::array all;
   for (const auto& [what, count] : counts) all.push_back(json::object{{name, as_utf8(what)}, {"count", count}});
@@ -33,17 +38,24 @@ Task<Result<BulkRuns::Selection>> BulkRuns::select_by_ids(const json::array& ids
   if (ids.size() > kIdsMax) co_return invalid(fmt::format("ids: at most {} at once; use a filter for more", kIdsMax));
   std::set<RecordId> seen;
   for (const json::value& each : ids) {
-    const auto id = each.is_string() ? record_id_from_hex(each.get_string().c_str()) : std::nullopt;
-    if (!id) co_return invalid("ids: expected whole ids of 64 hex digits, as GET /api/jobs has them");
+    const json::object* const versioned = each.if_object();
+    const std::string_view text = versioned ? text_member(*versioned, "id") : text_of(each);
+    const std::string_view version = versioned ? text_member(*versioned, "version") : "";
+    const auto id = record_id_from_hex(text);
+    if (!id || (versioned && version.empty()))
+      co_return invalid(R"(ids: expected whole ids of 64 hex digits, or {"id": "…", "version": "…"}, as GET /api/jobs )"
+                        "has them");
     if (!seen.insert(*id).second) continue;
     using Maybe = std::optional<FoundJob>;
     Result<Maybe> found =
         co_await await_store<Maybe>(loop_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
     if (!found) co_return std::move(found).fault();
-    if (found->has_value()) {
-      selection.jobs.push_back(std::move((*found)->job));
-    } else {
+    if (!found->has_value()) {
       ++selection.skipped[std::string(why_not(JobAnswer::absent))];
+    } else if (!version.empty() && version != version_of((*found)->job)) {
+      ++selection.skipped[std::string(why_not(JobAnswer::changed))];
+    } else {
+      selection.jobs.push_back(std::move((*found)->job));
     }
   }
   co_return selection;
@@ -61,11 +73,12 @@ Task<Result<BulkRuns::Selection>> BulkRuns::select_by_filter(const json::object&
   const Result<ReceivedBetween> received =
       received_between(text_member(filter, "older_than"), text_member(filter, "newer_than"), shared_.store.now());
   if (!received) co_return invalid("filter: " + received.fault().message);
+  request.staged_from = received->from;
+  request.staged_before = received->before;
   Result<JobPage> page =
       co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
   if (!page) co_return std::move(page).fault();
   selection.jobs = std::move(page->jobs);
-  std::erase_if(selection.jobs, [&](const StoredJob& job) { return !received->has(job.staged_at); });
   // Oldest first, as they would have been delivered.
   std::sort(selection.jobs.begin(), selection.jobs.end(),
             [](const StoredJob& a, const StoredJob& b) { return a.staged_at < b.staged_at; });

@@ -61,12 +61,13 @@ Task<PageAnswer> JobPages::list(PageRequest& asked) {
   const Result<ReceivedBetween> received =
       received_between(query_value(asked.query, "older_than"), query_value(asked.query, "newer_than"), now);
   if (!received) co_return refused(400, received.fault().message);
+  request.staged_from = received->from;
+  request.staged_before = received->before;
   // The store's order is no promise: the newest are among all that fit.
   request.limit = kListMax;
   Result<JobPage> page =
       co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
   if (!page) co_return refused(503, page.fault().message);
-  std::erase_if(page->jobs, [&](const StoredJob& job) { return !received->has(job.staged_at); });
   std::sort(page->jobs.begin(), page->jobs.end(), [](const StoredJob& a, const StoredJob& b) {
     return a.staged_at != b.staged_at ? a.staged_at > b.staged_at : a.id < b.id;
   });
@@ -143,8 +144,15 @@ Task<PageAnswer> JobPages::act(PageRequest& asked) {
   if (*action == JobAction::retry && !has_endpoint(shared_.config(), job.route)) {
     co_return refused(409, fmt::format("{}: \"{}\". Configure it again, or drop the job", kNoSuchEndpoint, job.route));
   }
+  // An action that is sent again after a restart of the gateway meets a job that the first one has changed.
+  std::optional<JobSeen> seen;
+  if (!asked.text("version").empty()) seen = JobSeen{job.state, job.fence};
+  if (seen && asked.text("version") != version_of(job)) {
+    audit_.note(asked.audit_line(to_hex(job.id), asked.action, "refused: changed"));
+    co_return refused(409, why_not(JobAnswer::changed), "changed");
+  }
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(loop_, [&](auto answered) {
-    shared_.store.jobs().operate(job.id, job.route, *action, std::nullopt, std::move(answered));
+    shared_.store.jobs().operate(job.id, job.route, *action, seen, std::move(answered));
   });
   audit_.note(asked.audit_line(to_hex(job.id), asked.action, result_word(done)));
   if (!done) co_return refused(503, done.fault().message);

@@ -42,6 +42,12 @@ Task<PageAnswer> KeyPages::act(PageRequest& asked) {
   const Result<Found> found = co_await find_by_id(asked.id, id);
   if (!found) co_return refused(found.fault());
   if (auto refusal = asked.refuse_unconfirmed(to_hex(id))) co_return *std::move(refusal);
+  // An action that is sent again after a restart of the gateway must not settle a later claim of the key.
+  const std::string_view version = asked.text("version");
+  if (!version.empty() && version != fmt::format_int(found->record->fence).c_str()) {
+    audit_.note(asked.audit_line(to_hex(id), asked.action, "refused: changed"));
+    co_return refused(409, "the key was claimed again since you looked at it: look again before you decide", "changed");
+  }
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
       loop_, [&](auto answered) { shared_.store.operate(id, *action, std::move(response), std::move(answered)); });
   audit_.note(asked.audit_line(to_hex(id), asked.action, result_word(done)));

@@ -122,7 +122,7 @@ Task<PageAnswer> KeyPages::list(PageRequest& asked) {
       received_between(query_value(query, "older_than"), query_value(query, "newer_than"), shared_.store.now());
   if (!received) co_return refused(400, received.fault().message);
   std::optional<BrowsePlace> start; // of both parts
-  if (received->until) start = just_before(*received->until);
+  if (received->before != Time::max()) start = just_before(received->before);
 
   BrowsePage listed;
   std::optional<ListCursor> next;

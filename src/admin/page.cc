@@ -84,7 +84,7 @@ Result<ReceivedBetween> received_between(std::string_view older_than, std::strin
   if (!older_than.empty()) {
     const Result<Millis> age = parse_duration(older_than);
     if (!age) return invalid(fmt::format("older_than: {}", age.fault().message));
-    between.until = now - *age;
+    between.before = now - *age;
   }
   if (!newer_than.empty()) {
     const Result<Millis> age = parse_duration(newer_than);

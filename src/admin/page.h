@@ -55,8 +55,8 @@ Result<RecordId> only_id(const Lines& found, std::string_view none, std::string_
 // `older_than` and `newer_than` of a listing, as times of receipt.
 struct ReceivedBetween {
   Time from = Time::min();
-  std::optional<Time> until{};
-  bool has(Time received) const { return received >= from && (!until || received < *until); }
+  Time before = Time::max();
+  bool has(Time received) const { return received >= from && received < before; }
 };
 // Of durations as people write them; empty ones limit nothing.
 Result<ReceivedBetween> received_between(std::string_view older_than, std::string_view newer_than, Time now);

@@ -59,6 +59,7 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["abandoned"] = record.left_abandoned(now);
   out["rerun"] = record.rerun;
   out["fence"] = record.fence;
+  out["version"] = fmt::format_int(record.fence).str();
   out["key"] = json_text(record.key);
   out["route"] = json_text(record.route);
   out["method"] = json_text(record.method);
@@ -77,12 +78,15 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   return out;
 }
 
+std::string version_of(const StoredJob& job) { return fmt::format("{}.{}", to_string(job.state), job.fence); }
+
 json::object job_json(const StoredJob& job, Time now) {
   const auto time_or_null = [](bool there, Time time) { return there ? json::value(iso_time(time)) : json::value(); };
   const JobState state = job.state_at(now);
   json::object out;
   out["id"] = to_hex(job.id);
   out["state"] = json_text(to_string(state));
+  out["version"] = version_of(job);
   out["destination"] = json_text(job.route);
   out["key"] = json_text(job.key);
   out["ordered"] = job.ordered;

@@ -20,6 +20,8 @@ boost::json::object record_json(const RecordId& id, const Record& record, Time n
 // Whether bodies are shown, and the values of headers that may hold a secret.
 enum class Bodies { hidden, shown };
 
+// Changes with every step of the job: an action that names another one than the job has is refused.
+std::string version_of(const StoredJob& job);
 boost::json::object job_json(const StoredJob& job, Time now);
 // Method, target, headers and body, in the manner of response_json.
 boost::json::object message_json(const Message& message, Bodies bodies);

@@ -106,6 +106,8 @@ struct JobListRequest {
   std::optional<JobState> state; // as state_at() gives it
   std::string route;             // of this route alone; empty for all
   std::string id_prefix;         // hex digits the id begins with; empty for all
+  Time staged_from = Time::min();
+  Time staged_before = Time::max();
   std::size_t limit = 100;
   // At most about so many jobs are looked at. A store may stop earlier.
   std::size_t look_max = 100'000;

@@ -113,6 +113,7 @@ bool is_listed(const JobListRequest& request, const StoredJob& job, Time now) {
   if (job.expired(now)) return false;
   if (request.state && job.state_at(now) != *request.state) return false;
   if (!request.route.empty() && job.route != request.route) return false;
+  if (job.staged_at < request.staged_from || job.staged_at >= request.staged_before) return false;
   return request.id_prefix.empty() || to_hex(job.id).starts_with(request.id_prefix);
 }
 

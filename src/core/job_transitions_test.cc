@@ -220,7 +220,7 @@ TEST(JobTransitions, AJobThatHasChangedSinceItWasSeenIsLeftAlone) {
   EXPECT_FALSE(operate_job_step(found, JobAction::retry, JobSeen{JobState::waiting, 0}, kNow).write);
 }
 
-TEST(JobTransitions, AListingAsksForStateRouteAndId) {
+TEST(JobTransitions, AListingAsksForStateRouteIdAndTime) {
   JobListRequest request;
   const StoredJob job = taken();
   EXPECT_TRUE(is_listed(request, job, kNow));
@@ -234,6 +234,15 @@ TEST(JobTransitions, AListingAsksForStateRouteAndId) {
   request.id_prefix = "01";
   EXPECT_TRUE(is_listed(request, job, job.due_at));
   request.id_prefix = "02";
+  EXPECT_FALSE(is_listed(request, job, job.due_at));
+  request.id_prefix.clear();
+  request.staged_from = job.staged_at;
+  request.staged_before = job.staged_at + Millis(1);
+  EXPECT_TRUE(is_listed(request, job, job.due_at));
+  request.staged_before = job.staged_at;
+  EXPECT_FALSE(is_listed(request, job, job.due_at));
+  request.staged_before = Time::max();
+  request.staged_from = job.staged_at + Millis(1);
   EXPECT_FALSE(is_listed(request, job, job.due_at));
 }
 

@@ -438,6 +438,26 @@ TEST_P(JobsConformance, JobsAreListedByStateAndRouteAndNeverAmongTheKeys) {
   EXPECT_EQ(listed(JobState::waiting, kRoute), (Keys{"evt_3", "evt_4"})) << "one whose courier is gone waits";
 }
 
+TEST_P(JobsConformance, JobsAreListedByWhenTheyWereStaged) {
+  stage(1);
+  advance(Millis{1000});
+  stage(2);
+  advance(Millis{1000});
+  stage(3);
+  const auto staged_at = [&](std::uint64_t number) { return look(number)->job.staged_at; };
+  for (const std::optional<JobState> state : {std::optional<JobState>(), std::optional(JobState::waiting)}) {
+    JobListRequest request;
+    request.state = state;
+    request.limit = 1; // what does not fit must not fill the page
+    request.staged_from = staged_at(2);
+    request.staged_before = staged_at(3);
+    const JobPage page = list(request);
+    ASSERT_EQ(page.jobs.size(), 1U);
+    EXPECT_EQ(page.jobs[0].key, "evt_2");
+    EXPECT_TRUE(page.whole);
+  }
+}
+
 TEST_P(JobsConformance, AListingOfJobsIsBoundedAndSaysSo) {
   for (std::uint64_t number = 1; number <= 5; ++number) stage(number);
   JobListRequest request;

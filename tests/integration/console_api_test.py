@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support import hooks
 from support.gateway import Gateway, run_cli
 from support.servers import Redis
-from support.upstream import Upstream, answers, resets
+from support.upstream import Upstream, answers, held, resets
 from support.waiting import poll_until
 
 JSON = [("Content-Type", "application/json")]
@@ -97,8 +97,8 @@ class KeyTest(unittest.TestCase):
         client.post(key="life-1", body=b"other")
         record = self.gateway.records(key="life-1")[0]
         shown = self.show(record)
-        self.assertEqual(self.events(record), ["received", "completed", "replayed", "mismatch", "expires"])
-        received, _, replayed, mismatch, _ = shown["timeline"]
+        self.assertEqual(self.events(record), ["received", "forwarded", "completed", "replayed", "mismatch", "expires"])
+        received, _, _, replayed, mismatch, _ = shown["timeline"]
         self.assertEqual((received["gateway"], received["fence"]), ("eu-1", record["fence"]))
         self.assertEqual((replayed["count"], mismatch["count"]), (2, 1))
         self.assertEqual((shown["activity"]["replays"], shown["activity"]["mismatches"]), (2, 1))
@@ -124,6 +124,52 @@ class KeyTest(unittest.TestCase):
         self.assertEqual([each["text"] for each in decided], ["hold: done", "complete: done"])
         self.assertEqual({(each["who"], each["reason"]) for each in decided}, {("token operator", "the test says so")})
         self.act(record, "hold", expected=409)
+
+    def test_a_life_has_when_it_was_forwarded_and_renewed(self):
+        gate = self.upstream.gate()
+        self.upstream.will(held(gate, answers(201)))
+        with Gateway(self.upstream.url, [CLASSIC], store="journal", lease="1s", upstream_timeout="1m") as gateway:
+            running = gateway.client().post_in_background(key="long-1")
+            gate.wait_for_arrival()
+            record = gateway.records(key="long-1")[0]
+            life = lambda: {each["event"]: each for each in
+                            gateway.admin.get(f"/api/keys/{record['id']}").json()["timeline"]}
+            self.assertIn("forwarded", life(), "of a call at work")
+            poll_until(lambda: "renewed" in life(), "a renewal")
+            gate.open()
+            running.result()
+            answered = life()
+            self.assertEqual(list(answered), ["received", "forwarded", "renewed", "completed", "expires"])
+            self.assertGreaterEqual(answered["renewed"]["count"], 1)
+            self.assertGreater(answered["renewed"]["at"], answered["forwarded"]["at"])
+            # From the record: no process remembers it.
+            gateway.stop()
+            gateway.start()
+            self.assertEqual(life(), answered)
+
+    def test_an_abandoned_key_tells_of_its_owners_last_renewal(self):
+        gate = self.upstream.gate()
+        self.upstream.will(held(gate, answers(201)))
+        with Gateway(self.upstream.url, [CLASSIC], store="journal", lease="1s", upstream_timeout="1m") as gateway:
+            gateway.client().post_in_background(key="killed-1")
+            gate.wait_for_arrival()
+            record = gateway.records(key="killed-1")[0]
+            shown = lambda: gateway.admin.get(f"/api/keys/{record['id']}").json()
+            poll_until(lambda: any(each["event"] == "renewed" for each in shown()["timeline"]), "a renewal")
+            gateway.kill()
+            gate.open()
+            gateway.start()
+            poll_until(lambda: shown()["abandoned"], "the end of the lease")
+            self.assertEqual([each["event"] for each in shown()["timeline"]],
+                             ["received", "renewed", "lease_over", "expires"])
+
+    def test_an_action_on_another_claim_than_the_one_seen_is_refused(self):
+        first = self.abandoned("version-1")
+        again = self.abandoned("version-1")
+        self.assertNotEqual(first["version"], again["version"])
+        refused = self.act(first, "release", version=first["version"], expected=409)
+        self.assertEqual(refused.json()["code"], "changed")
+        self.act(again, "release", version=again["version"])
 
     def test_a_double_click_acts_once(self):
         record = self.abandoned("click-1")
@@ -226,6 +272,19 @@ class AttemptsTest(unittest.TestCase):
         shown = run_cli("jobs", "show", job["id"], "--admin", gateway.admin_text)
         self.assertRegex(shown.stdout, r"(?s)ATTEMPT .*eu-2 +200.*eu-1 +503 Busy")
 
+    def test_a_click_sent_again_after_a_restart_delivers_once(self):
+        gateway = self.gateway("eu-1", "journal")
+        job = self.dead_letter(gateway)
+        self.receiver.always(answers(200))
+        click = {"reason": "it is back", "version": job["version"]}
+        post(gateway, f"/api/jobs/{job['id']}/retry", click, key="c1")
+        poll_until(lambda: gateway.admin.get("/api/jobs?state=delivered").json()["jobs"], "the delivery")
+        gateway.stop()
+        gateway.start()
+        refused = post(gateway, f"/api/jobs/{job['id']}/retry", click, key="c1", expected=409)
+        self.assertEqual(refused.json()["code"], "changed")
+        self.assertEqual(gateway.admin.get("/api/jobs?state=waiting").json()["jobs"], [])
+
     def test_another_gateway_on_the_store_sees_them(self):
         server = Redis().start()
         self.addCleanup(server.remove)
@@ -313,6 +372,15 @@ class BulkTest(unittest.TestCase):
         self.assertEqual(self.end_of(run.json())["done"], 2)
         self.assertEqual({job["id"] for job in self.jobs("dropped")}, set(ids))
         self.assertEqual(len(self.jobs("dead")), self.JOBS - 2)
+
+    def test_a_selection_leaves_alone_what_has_changed_since_it_was_shown(self):
+        shown = [{"id": job["id"], "version": job["version"]} for job in self.jobs("dead")[:2]]
+        post(self.gateway, f"/api/jobs/{shown[0]['id']}/drop", {"reason": "not this one"})
+        trial = post(self.gateway, "/api/jobs/retry", {"ids": shown, "dry_run": True}).json()
+        self.assertEqual(trial["count"], 1)
+        self.assertEqual(trial["skipped"], [{"why": "it has changed since it was listed", "count": 1}])
+        refused = post(self.gateway, "/api/jobs/retry", {"ids": [{"id": shown[0]["id"]}], "dry_run": True}, expected=400)
+        self.assertIn('"version"', refused.json()["error"])
 
     def test_the_command_line_retries_all(self):
         self.receiver.always(answers(200))

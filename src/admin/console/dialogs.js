@@ -161,7 +161,7 @@ export function ask_key_action(app, record, words, done) {
       confirm_field(short_id(record.id), "The first 8 digits of the key's id."),
     ],
     act: async (form, key) => {
-      const body = { reason: form.get("reason"), confirm: form.get("confirm") };
+      const body = { reason: form.get("reason"), confirm: form.get("confirm"), version: record.version };
       if (complete)
         Object.assign(body, {
           status: Number(form.get("status")),
@@ -188,7 +188,7 @@ export function ask_job_action(app, job, words, done) {
     act: async (form, key) => {
       await app.api.post(
         `/api/jobs/${job.id}/${words.action}`,
-        { reason: form.get("reason"), confirm: form.get("confirm") },
+        { reason: form.get("reason"), confirm: form.get("confirm"), version: job.version },
         { key },
       );
       done();

@@ -29,7 +29,7 @@ export class JobsView extends View {
   title = "Jobs";
   what = "the jobs";
   every_seconds = 5;
-  #chosen = new Set();
+  #chosen = new Map(); // by id: the version of the job that was shown
   #runs = [];
   #run_timer = null;
   #asking = false;
@@ -58,7 +58,8 @@ export class JobsView extends View {
     ]);
     this.#runs = runs.runs;
     if (this.#runs.some((run) => run.state === "running")) this.#follow_run();
-    for (const id of this.#chosen) if (!page.jobs.some((job) => job.id === id)) this.#chosen.delete(id);
+    const chosen = page.jobs.filter((job) => this.#chosen.has(job.id));
+    this.#chosen = new Map(chosen.map((job) => [job.id, job.version]));
     return { ...page, words: words.jobs };
   }
 
@@ -218,7 +219,7 @@ export class JobsView extends View {
                 checked: all,
                 indeterminate: !all && this.#chosen.size > 0,
                 onchange: (event) => {
-                  for (const job of can) event.target.checked ? this.#chosen.add(job.id) : this.#chosen.delete(job.id);
+                  for (const job of can) this.#choose(job, event.target.checked);
                   this.app.paint();
                 },
               }),
@@ -229,7 +230,7 @@ export class JobsView extends View {
                 "aria-label": `Select ${job.key}`,
                 checked: this.#chosen.has(job.id),
                 onchange: (event) => {
-                  event.target.checked ? this.#chosen.add(job.id) : this.#chosen.delete(job.id);
+                  this.#choose(job, event.target.checked);
                   this.app.paint();
                 },
               })
@@ -273,6 +274,11 @@ export class JobsView extends View {
     return job.last ?? "first attempt under way";
   }
 
+  #choose(job, chosen) {
+    if (chosen) this.#chosen.set(job.id, job.version);
+    else this.#chosen.delete(job.id);
+  }
+
   #tools() {
     const reader = this.app.session.role !== "operator";
     const busy = this.#runs.some((run) => run.state === "running");
@@ -298,7 +304,7 @@ export class JobsView extends View {
         },
         text,
       );
-    const ids = () => ({ ids: [...this.#chosen] });
+    const ids = () => ({ ids: [...this.#chosen].map(([id, version]) => ({ id, version })) });
     const filter = () => ({
       filter: Object.fromEntries(Object.entries(this.filter).filter(([, value]) => value !== "")),
     });

@@ -54,6 +54,7 @@ constexpr std::string_view kList =
 constexpr const char* kListJobs =
     "SELECT m.moment, j.* FROM oncekey.job j, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE j.expires_at > m.moment AND j.id BETWEEN $4 AND $5 AND ($3 = '' OR j.route = $3) "
+    "AND j.staged_at >= $7 AND j.staged_at < $8 "
     "AND ($2 = 0 OR $2 = CASE WHEN j.state = 2 AND j.due_at <= m.moment THEN 1 ELSE j.state END) LIMIT $6";
 constexpr const char* kCountJobs =
     "SELECT j.route, j.state, count(*) FROM ("
@@ -339,9 +340,10 @@ Result<JobPage> Housekeeping::list_jobs(const JobListRequest& request) {
   if (!ids) return page;
   const std::int64_t limit = limit_of(request.limit);
   // One more tells whether there are others.
-  const Result<Section> section = ask_server(Statement(kListJobs, state_.skew().count(), number_or_zero(request.state),
-                                                       as_text(request.route, TextEncoding::utf8), bytea_of(ids->first),
-                                                       bytea_of(ids->last), limit + 1));
+  const Result<Section> section = ask_server(
+      Statement(kListJobs, state_.skew().count(), number_or_zero(request.state),
+                as_text(request.route, TextEncoding::utf8), bytea_of(ids->first), bytea_of(ids->last), limit + 1,
+                request.staged_from.time_since_epoch().count(), request.staged_before.time_since_epoch().count()));
   if (!section) return section.fault();
   page.whole = PQntuples(section->result()) <= limit;
   for (const Row row : rows_of(section->result()) | std::views::take(limit)) {
