@@ -47,7 +47,7 @@ test: ## build with sanitizers and run all tests
 	@JOBS='$(JOBS)' scripts/test
 
 test-slow: ## the same, with some hundred kills and power cuts in the crash tests, and the packages in clean roots
-	@scripts/setup test package-test
+	@scripts/setup test-slow
 	@JOBS='$(JOBS)' scripts/test --slow
 
 bench: ## measure beside nginx and Redis on this machine

@@ -20,6 +20,10 @@ else()
   target_compile_options(oncekey_flags INTERFACE
     -Wno-deprecated-declarations) # of gcc's own headers, inside std::stable_sort
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # The compiler collects its garbage when it has a gigabyte of it: a tenth of its time otherwise.
+  target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
+endif()
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
 # Link-time optimisation takes the frames gcc makes of one coroutine template in two sources for two types.
 target_link_options(oncekey_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-odr>)
@@ -27,17 +31,12 @@ target_link_options(oncekey_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-odr>)
 if(ONCEKEY_SANITIZE)
   target_compile_options(oncekey_flags INTERFACE
     -fsanitize=${ONCEKEY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  # Checking each pointer for null and alignment before each use takes a third of the compiler's time and half of the
-  # object code; checking the type of each object whose virtual functions are called takes a tenth, and so does checking
-  # that no pointer's arithmetic passes the end of the address space. The address sanitizer reports a null or wild pointer
-  # that is used as well; `make test-slow` checks it all.
-  option(ONCEKEY_EVERY_CHECK "check pointers for null, alignment, type and overflow too" OFF)
+  # Checking each pointer for null and alignment before each use, and that its arithmetic does not pass the end of the
+  # address space, takes a quarter of the compiler's time. The address sanitizer reports a null or wild pointer that is used
+  # as well; `make test-slow` checks it all.
+  option(ONCEKEY_EVERY_CHECK "check pointers for null, alignment and overflow too" OFF)
   if(ONCEKEY_SANITIZE MATCHES undefined AND NOT ONCEKEY_EVERY_CHECK)
-    target_compile_options(oncekey_flags INTERFACE -fno-sanitize=null,alignment,vptr,pointer-overflow)
-  endif()
-  # The compiler collects its garbage when it has a gigabyte of it: a tenth of its time otherwise.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
+    target_compile_options(oncekey_flags INTERFACE -fno-sanitize=null,alignment,pointer-overflow)
   endif()
   # There are some twenty programs with all of the code in them, and this linker takes a third of the time for each. It
   # offers RocksDB a few more of a program's own templates (see below), which the thread sanitizer would take for races.
@@ -52,7 +51,8 @@ if(ONCEKEY_SANITIZE)
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.tsan-${CMAKE_SYSTEM_PROCESSOR}.so
       OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
     cmake_path(GET runtime PARENT_PATH runtime)
-    target_link_options(oncekey_flags INTERFACE -shared-libsan -Wl,-rpath,${runtime})
+    set(ONCEKEY_SANITIZER_RUNTIME -shared-libsan -Wl,-rpath,${runtime})
+    target_link_options(oncekey_flags INTERFACE ${ONCEKEY_SANITIZER_RUNTIME})
   endif()
   if(ONCEKEY_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # Asio fences with atomic_thread_fence, which the thread sanitizer does not follow; its own fallback it does.

@@ -16,14 +16,16 @@ namespace oncekey {
 inline constexpr std::size_t kNamedEnumeratorsMax = 64;
 
 // "in_progress" of `... [with auto Value = oncekey::RecordState::in_progress; ...]`. A value without an enumerator is
-// spelled as a cast, which holds a parenthesis, and has no name.
+// spelled as a cast, as in `(oncekey::RecordState)7`, and has no name. clang spells `main()::` before a name, so that a
+// parenthesis counts only at its end.
 template <auto Value>
 constexpr std::string_view enumerator_name() {
   constexpr std::string_view kFunction = __PRETTY_FUNCTION__;
   constexpr std::string_view kBefore = "Value = ";
   const std::size_t begin = kFunction.find(kBefore) + kBefore.size();
   const std::string_view value = kFunction.substr(begin, kFunction.find_first_of(";]", begin) - begin);
-  return value.find('(') == std::string_view::npos ? value.substr(value.rfind(':') + 1) : std::string_view();
+  const std::string_view name = value.substr(value.rfind(':') + 1);
+  return name.find(')') == std::string_view::npos ? name : std::string_view();
 }
 
 template <class Enum>

@@ -17,6 +17,9 @@ TEST(EnumName, IsTheEnumeratorsSpelling) {
   EXPECT_EQ(enum_name(Weather::fair), "fair");
   EXPECT_EQ(enum_name(Weather::thick_fog), "thick_fog");
   EXPECT_EQ(enum_name(Ship::Course::south_west), "south_west");
+  enum class Local { calm = 2 };
+  EXPECT_EQ(enum_name(Local::calm), "calm");
+  EXPECT_EQ(enum_name(static_cast<Local>(3)), "unknown");
 }
 
 TEST(EnumName, OfAValueWithoutAnEnumeratorIsUnknown) {

@@ -25,7 +25,7 @@ def why_not():
         return "needs root, for debootstrap and chroot"
     for tool in ("debootstrap", "unshare", "dpkg-deb"):
         if shutil.which(tool) is None:
-            return f"needs {tool}: scripts/setup package-test"
+            return f"needs {tool}: scripts/setup test-slow"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False).returncode != 0:
         return "needs leave to make mount and process namespaces"
     return ""

@@ -2,7 +2,7 @@
 them and of every setting.
 
 The shells themselves run their scripts. zsh and fish are left out where they are not installed, unless
-ONCEKEY_SLOW_TESTS=1 says that they must be (scripts/setup package-test).
+ONCEKEY_SLOW_TESTS=1 says that they must be (scripts/setup test-slow).
 """
 
 import os

@@ -2,7 +2,7 @@
 them are accepted by the binary. No engine runs them here.
 
 With ONCEKEY_SLOW_TESTS=1 the Helm chart is rendered (Go's templates and sprig), every Kubernetes object is compared with
-its schema, and the Dockerfile is parsed; scripts/setup package-test installs what that needs. clean_root_test.py runs the
+its schema, and the Dockerfile is parsed; scripts/setup test-slow installs what that needs. clean_root_test.py runs the
 image's file system.
 """
 

@@ -1,9 +1,9 @@
 """Installs the binary and the libraries into a folder and builds programs against them, by find_package and by
 pkg-config.
 
-    build_outside.py BUILD_FOLDER [SANITIZERS]
+    build_outside.py BUILD_FOLDER COMPILER [FLAG...]
 
-SANITIZERS are those the library was built with, as for -fsanitize=.
+COMPILER is the one that the libraries were built with, and the flags are those of its sanitizers.
 """
 
 import json
@@ -56,9 +56,10 @@ def check_compile_line(build, prefix, flags):
             sys.exit(f"the user's compile line has {foreign}: {command['command']}")
 
 
-def by_find_package(prefix, folder, flags, components, programs, *settings):
+def by_find_package(prefix, folder, compiler, flags, components, programs, *settings):
     build = folder / "build" / "-".join(programs)
-    run("cmake", "-S", HERE, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={' '.join(flags)}",
+    run("cmake", "-S", HERE, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}",
+        f"-DCMAKE_CXX_FLAGS={' '.join(flags)}",
         f"-DONCEKEY_COMPONENTS={';'.join(components)}", f"-DPROGRAMS={';'.join(programs)}", *settings,
         "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if ccache() else "-DUNUSED=", "--log-level=ERROR")
     run("cmake", "--build", build, "--parallel", "2")
@@ -80,10 +81,10 @@ def asked_of_pkg_config(prefix, name):
     return compiling, run("pkg-config", "--libs", f"oncekey-{name}", env=places).split()
 
 
-def by_pkg_config(prefix, folder, flags, name):
+def by_pkg_config(prefix, folder, compiler, flags, name):
     compiling, linking = asked_of_pkg_config(prefix, name)
     program = folder / f"{name}_by_pkg_config"
-    run("c++", "-std=c++20", *flags, *compiling, HERE / f"{name}.cc", "-o", program, *linking)
+    run(compiler, "-std=c++20", *flags, *compiling, HERE / f"{name}.cc", "-o", program, *linking)
     check_program(program, name, folder)
 
 
@@ -113,8 +114,7 @@ def check_installed_gateway(build, folder):
     run(prefix / "bin/oncekey", "check", documents / "examples/oncekey.toml")
 
 
-def main(build, sanitizers=""):
-    flags = [f"-fsanitize={sanitizers}"] if sanitizers else []
+def main(build, compiler, *flags):
     with tempfile.TemporaryDirectory(prefix="oncekey-outside-") as name:
         folder = pathlib.Path(name)
         prefix = folder / "installed"
@@ -122,10 +122,10 @@ def main(build, sanitizers=""):
         run("cmake", "--install", build, "--prefix", prefix, "--component", "library")
         check_installed_library(prefix)
         # The client alone, on a machine without the databases' packages.
-        by_find_package(prefix, folder, flags, ["client"], ["client"], "-DCMAKE_DISABLE_FIND_PACKAGE_PostgreSQL=TRUE",
+        by_find_package(prefix, folder, compiler, flags, ["client"], ["client"], "-DCMAKE_DISABLE_FIND_PACKAGE_PostgreSQL=TRUE",
                         "-DCMAKE_DISABLE_FIND_PACKAGE_SQLite3=TRUE")
-        by_find_package(prefix, folder, flags, ["client", "phases", "workers"], ["phases", "both"])
-        by_pkg_config(prefix, folder, flags, "workers")
+        by_find_package(prefix, folder, compiler, flags, ["client", "phases", "workers"], ["phases", "both"])
+        by_pkg_config(prefix, folder, compiler, flags, "workers")
         _, clients = asked_of_pkg_config(prefix, "client")
         if {"-lpq", "-lsqlite3", "-lhiredis"} & set(clients):
             sys.exit(f"pkg-config --libs oncekey-client says {clients}")
