@@ -16,7 +16,7 @@ OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.cc
 PLAIN_SOURCES = -DONCEKEY_UNITY=OFF -DONCEKEY_PRECOMPILE=OFF -DONCEKEY_TESTS=OFF -DONCEKEY_BENCH=OFF
 TIDY_SOURCES = $(filter-out %_test.cc,$(filter src/base/%.cc src/core/%.cc src/config/%.cc src/store/%.cc,$(OUR_SOURCES)))
 
-.PHONY: help setup build install package run rides test test-slow bench format lint clean
+.PHONY: help setup build install package run rides test test-gcc test-slow bench format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
@@ -45,6 +45,10 @@ rides: setup ## book rides, kill the API in the middle, and count charges and re
 test: ## build with sanitizers and run all tests
 	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test
+
+test-gcc: ## build the gateway with the compiler of what users run, and run scenarios, kills and its flow
+	@scripts/setup test
+	@JOBS='$(JOBS)' scripts/test --gcc
 
 test-slow: ## the same, with some hundred kills and power cuts in the crash tests, and the packages in clean roots
 	@scripts/setup test-slow

@@ -152,8 +152,8 @@ struct ClientAnswer {
   // The outcome is not certain, and the key must be used for any further try. True after giving up, and after a refusal
   // that says nothing about what another try may have done: a 401 for a token that has expired since, for instance, or
   // one while another process runs the same operation.
-  // With the caller's own key and no journal there may always have been an earlier try, so that 401, 403 and 407 keep
-  // it. With a journal the key is kept there.
+  // With the caller's own key and no journal there may always have been an earlier try: 401, 403 and 407 say nothing
+  // about it, and a mismatch says that there was one, with another request. With a journal the key is kept there.
   bool key_kept = false;
 };
 
@@ -164,8 +164,9 @@ class Undecided : public std::runtime_error {
 };
 
 // The answer if it is the operation's final one, be it success or a refusal. Throws Undecided otherwise: after giving
-// up, after a refusal that says nothing about an earlier try (`key_kept`: a 401, an outcome the server does not know),
-// and after a fault. For code that must not go on in doubt, such as the foreign calls of an operation (operation.h):
+// up, after a refusal that says nothing about an earlier try (`key_kept`: a 401, a mismatch, an outcome the server does
+// not know), and after a fault. For code that must not go on in doubt, such as the foreign calls of an operation
+// (operation.h):
 //
 //   const ClientAnswer answer = decided(client.send(request));
 //   if (answer.ending == Ending::refused) ...   // declined for good

@@ -56,7 +56,8 @@ struct Finished {
 // Another run works on it, or a crash left it with a lease that is not over. The client should retry later, with the
 // same key.
 struct InProgress {
-  // Until the lease ends; never more than RunnerOptions::lease, whatever a clock that stepped has left in the row.
+  // When a retry is likely to be answered: half as long as the operation has run, from 1 to 10 seconds, or the end of
+  // the lease if that is sooner.
   std::chrono::seconds retry_after{1};
 };
 // The key was used for a different request. Nothing was done and nothing changed.

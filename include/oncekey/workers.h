@@ -105,7 +105,7 @@ struct CompleterOptions {
   // Then the operation is a dead letter. Twenty attempts take ten to eleven hours: short of the 24
   // after which foreign keys are forgotten.
   int attempts_max = 20;
-  // Operations for one run_once(). run() goes on at once after a full batch, and sleeps after any other.
+  // Operations for one run_once().
   std::size_t batch = 100;
   // Operations resumed at the same time, each on a thread of its own. Foreign calls are mostly waiting, so that eight
   // slow ones do not hold up the rest.
@@ -230,7 +230,7 @@ class Reaper final : public BackgroundWorker {
   ReaperCounts metrics() const;
 };
 
-// For operators: what `oncekey work --dead`, `--restart-operation` and `--restart-job` call. All may be called from any
+// For operators: what `oncekey work --dead` and `--restart-operation` call. All may be called from any
 // thread; a fault is the database's.
 //
 //     for (const auto& dead : oncekey::list_dead_operations(*database).value()) {

@@ -1,5 +1,7 @@
 #include "admin/metrics_page.h"
 
+#include "base/process_usage.h"
+
 #include <algorithm>
 
 namespace oncekey {
@@ -21,6 +23,14 @@ void show_storms(GatewayShared& shared) {
     route.stormy_keys.Set(static_cast<double>(by_route[i].keys));
     route.hottest_key_retries.Set(static_cast<double>(by_route[i].hottest));
   }
+}
+
+void show_process(Metrics& metrics) {
+  const ProcessUsage usage = process_usage();
+  metrics.process_cpu_seconds.Increment(std::max(0.0, usage.cpu_seconds - metrics.process_cpu_seconds.Value()));
+  metrics.process_resident_bytes.Set(static_cast<double>(usage.resident_bytes));
+  metrics.process_open_fds.Set(static_cast<double>(usage.open_descriptors));
+  metrics.process_max_fds.Set(static_cast<double>(usage.descriptors_max));
 }
 
 } // namespace
@@ -48,6 +58,7 @@ PageAnswer metrics_page(GatewayShared& shared, const Server* gateway, const Head
   metrics.detached.Set(shared.detached.load());
   metrics.tunnels.Set(shared.tunnels.load());
   show_storms(shared);
+  show_process(metrics);
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
   metrics.store_bytes_max.Set(static_cast<double>(shared.room.capacity()));

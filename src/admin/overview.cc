@@ -3,13 +3,13 @@
 #include "admin/record_json.h"
 #include "base/enum_name.h"
 #include "base/masked_url.h"
+#include "base/process_usage.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 namespace oncekey {
@@ -25,14 +25,6 @@ constexpr Millis kSilentAfter = std::chrono::seconds(30);
 double seconds_of(Time time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
 
 std::string short_random() { return fmt::format("{:08x}", static_cast<std::uint32_t>(random_u64())); }
-
-double rss_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::uint64_t size = 0;
-  std::uint64_t resident = 0;
-  statm >> size >> resident;
-  return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
 
 void add_buckets(const prometheus::Histogram& histogram, BucketCounts& counts) {
   const auto buckets = histogram.Collect().histogram.bucket;
@@ -132,7 +124,7 @@ void Overview::look() {
   put(HistoryColumn::jobs_waiting, waiting);
   put(HistoryColumn::jobs_dead, dead);
   put(HistoryColumn::store_bytes, static_cast<double>(shared_.store.stats().bytes_on_disk));
-  put(HistoryColumn::rss_bytes, rss_bytes());
+  put(HistoryColumn::rss_bytes, static_cast<double>(process_usage().resident_bytes));
   history_.add(row);
   last_ = std::move(now);
   if (!beating_.exchange(true)) spawn(beat());
@@ -264,7 +256,7 @@ json::object Overview::live() const {
                                      : json::value(json::object{{"free_bytes", disk.free_bytes},
                                                                 {"size_bytes", disk.size_bytes},
                                                                 {"reserve_bytes", disk.reserve_bytes}});
-  out["memory"] = json::object{{"rss_bytes", static_cast<std::uint64_t>(rss_bytes())},
+  out["memory"] = json::object{{"rss_bytes", process_usage().resident_bytes},
                                {"buffered_bytes", shared_.shares.in_use(Resource::buffered_bytes)},
                                {"buffered_bytes_max", limits.max_buffered_bytes}};
   out["connections"] =

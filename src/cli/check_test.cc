@@ -36,6 +36,27 @@ TEST(Check, AnAccessLogThatCannotBeMadeIsFound) {
   EXPECT_EQ(checked.err, checked.path + ":2: access_log: /nonexistent/access.log: No such file or directory\n");
 }
 
+TEST(Check, AnAuditLogWhoseFolderCanBeMadeIsFine) {
+  const std::string config = "upstream = \"http://127.0.0.1:9090\"\nstore = \"memory:\"\naudit_log = ";
+  EXPECT_EQ(check(config + "\"" + testing::TempDir() + "made/at/start/audit.log\"\n").exit_code, 0);
+  const Checked nowhere = check(config + "\"/proc/none/audit.log\"\n");
+  EXPECT_EQ(nowhere.err,
+            nowhere.path + ":3: audit_log: /proc belongs to the kernel and keeps no files; name a folder on a disk\n");
+}
+
+TEST(Check, FilesThatTheStoresUrlNamesAreRead) {
+  const std::string config = "upstream = \"http://127.0.0.1:9090\"\nstore = ";
+  for (const char* const url :
+       {"rediss://127.0.0.1:1?tls_ca=/missing.pem", "redis://127.0.0.1:1?password_file=/missing.pem",
+        "rediss://127.0.0.1:1?tls_cert=/missing.pem&tls_key=/missing.key",
+        "postgres://127.0.0.1/d?sslmode=verify-full&sslrootcert=/missing.pem"}) {
+    const Checked checked = check(config + "\"" + url + "\"\n");
+    EXPECT_EQ(checked.exit_code, 1) << url;
+    EXPECT_THAT(checked.err, StartsWith(checked.path + ":2: store: ")) << url;
+    EXPECT_THAT(checked.err, HasSubstr("/missing.pem")) << url;
+  }
+}
+
 TEST(Check, SaysOkAndShowsWhatEachRouteFollows) {
   const Checked checked = check(R"(upstream = "http://127.0.0.1:9090"
 [[route]]

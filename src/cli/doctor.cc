@@ -287,7 +287,7 @@ class Doctor {
   void servers() {
     for (const Url& url : upstreams_of(config_))
       reach("upstream", url, config_.upstream_ca, Health::problem,
-            "start the API, or correct upstream: until then clients get 502 and nothing is executed");
+            "start the API, or correct upstream: until then clients get 503 and nothing is executed");
     const auto receiver = [&](const Endpoint& endpoint) {
       reach(endpoint.name, endpoint.url, endpoint.ca_file, Health::warning,
             "messages are tried again until their budget is over");

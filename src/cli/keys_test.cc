@@ -157,7 +157,7 @@ TEST(KeysList, OfAKeyKeepsItsLimitAndSaysWhatWasLookedAt) {
   EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1", "--limit", "1"}).out,
               HasSubstr("(looked at 9 keys; more of them fit: --limit shows up to 10000)\n"));
   EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1"}).out,
-              HasSubstr("(looked at all 9 keys; to ask for one alone, give --path: p)\n"));
+              HasSubstr("(all keys were searched; to ask for one alone, give --path: p)\n"));
   EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1"}).out, Not(HasSubstr("looked")));
   EXPECT_EQ(gateway.asked().front(), "POST /api/keys/find {\"key\":\"order-1\",\"limit\":1}");
 }
@@ -214,6 +214,7 @@ TEST(Keys, SuggestTheActionThatWasMeant) {
   const Ran ran = run_keys({"lst"});
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_THAT(ran.err, HasSubstr("unknown action \"lst\"; did you mean \"list\"?"));
+  EXPECT_THAT(run_keys({"hsow"}).err, HasSubstr("did you mean \"show\"?"));
 }
 
 TEST(Keys, DoNotSendTheTokenToAnotherServer) {

@@ -131,6 +131,7 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
             server))
     return 1;
 
+  shared.metrics.begin(ONCEKEY_VERSION);
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.loop);

@@ -128,8 +128,8 @@ std::string view_of_look(const json::value& answer, bool any) {
     return fmt::format("(looked at {} keys; more of them fit: --limit shows up to 10000)\n", looked);
   if (member(answer, "whole") != json::value(false)) {
     if (!missing.is_string()) return "";
-    return fmt::format("(looked at all {} keys{}; to ask for one alone, give {})\n", looked,
-                       any ? "" : "; none of them fits", text_of(missing, 255));
+    return fmt::format("(all keys were searched{}; to ask for one alone, give {})\n", any ? "" : ", and none fits",
+                       text_of(missing, 255));
   }
   const std::string narrow = missing.is_string() ? text_of(missing, 255) : "--route, --state, or --key and --principal";
   return fmt::format("(looked at {} keys, not all{}: narrow it with {})\n", looked, any ? "" : "; none of them fits",

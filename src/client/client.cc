@@ -250,9 +250,10 @@ ClientAnswer Client::Impl::run(const FetchRequest& wire, const Key& key) {
       }
       if (judged.judgement == Judgement::refusal) {
         answer.ending = Ending::refused;
-        // A caller that is not authorized learns nothing about the operation, which an earlier run may have begun.
-        const bool unsaid = unsettled || (key.used_elsewhere && is_about_the_caller(response.status));
-        answer.key_kept = judged.may_have_done || (unsaid && !is_replay(response.headers));
+        // A caller that is not authorized learns nothing about the operation, which an earlier run may have begun. A
+        // mismatch says that one did.
+        const bool elsewhere = key.used_elsewhere && (judged.another_request || is_about_the_caller(response.status));
+        answer.key_kept = judged.may_have_done || ((unsettled || elsewhere) && !is_replay(response.headers));
         return answer;
       }
       unsettled = unsettled || judged.may_have_done;

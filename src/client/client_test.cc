@@ -119,6 +119,12 @@ TEST(Decided, ThrowsUnlessTheAnswerIsFinal) {
     server.script = {status(about_the_caller)};
     EXPECT_THROW(decided(client_of(server)->send(own_key)), Undecided) << about_the_caller;
   }
+  // The server has seen the key with another request, which may have been done.
+  for (const char* const mismatch :
+       {R"({"type":"urn:oncekey:problem:mismatch"})", R"({"error":{"type":"idempotency_error"}})"}) {
+    server.script = {status(422, {}, mismatch)};
+    EXPECT_THROW(decided(client_of(server)->send(own_key)), Undecided) << mismatch;
+  }
   server.script = {status(403, {{"Idempotent-Replayed", "true"}})};
   EXPECT_EQ(decided(client_of(server)->send(own_key)).ending, Ending::refused);
   server.script = {status(402)};

@@ -1,5 +1,6 @@
 // The files and folders that a configuration names, looked at before anything starts.
 #include "base/certificate.h"
+#include "base/line_file.h"
 #include "config/identity_files.h"
 #include "config/problems.h"
 #include "config/sealing_key_file.h"
@@ -41,22 +42,40 @@ std::optional<std::string> why_not_writable(const std::string& folder) {
   return std::nullopt;
 }
 
+// Why this folder cannot be made or written to. Missing parents are made at start: `nearest`, which exists, must allow
+// it.
+std::optional<std::string> why_no_folder(const std::filesystem::path& folder, std::filesystem::path& nearest,
+                                         struct stat& status) {
+  nearest = folder;
+  while (::stat(nearest.empty() ? "." : nearest.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return fmt::format("{}: {}", nearest.string(), std::strerror(errno));
+    if (nearest.empty() || nearest == nearest.parent_path())
+      return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    nearest = nearest.parent_path();
+  }
+  if (nearest.empty()) nearest = ".";
+  if (!S_ISDIR(status.st_mode)) return fmt::format("{} is a file, and a folder is needed", nearest.string());
+  return why_not_writable(nearest.string());
+}
+
+std::optional<std::string> why_no_audit_log(const std::string& path) {
+  std::filesystem::path nearest;
+  struct stat status {};
+  if (auto why = why_no_folder(std::filesystem::path(path).parent_path(), nearest, status)) return why;
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  const Status usable = LineFile::check(path);
+  return usable ? std::nullopt : std::optional(usable.fault().message);
+}
+
 std::optional<std::string> why_no_store(const std::string& path) {
   namespace fs = std::filesystem;
   fs::path folder = fs::path(path).lexically_normal();
   if (folder.filename().empty()) folder = folder.parent_path(); // it ended in a slash
-  const fs::path whole = folder;
+  fs::path nearest_folder;
   struct stat status {};
-  // Missing parents are made at start: the nearest that exists must allow it.
-  while (::stat(folder.empty() ? "." : folder.c_str(), &status) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) return fmt::format("{}: {}", folder.string(), std::strerror(errno));
-    if (folder.empty() || folder == folder.parent_path()) return fmt::format("{}: {}", path, std::strerror(errno));
-    folder = folder.parent_path();
-  }
-  const std::string nearest = folder.empty() ? "." : folder.string();
-  if (!S_ISDIR(status.st_mode)) return fmt::format("{} is a file, and a folder is needed", nearest);
-  if (auto why = why_not_writable(nearest)) return why;
-  if (folder != whole) return std::nullopt;
+  if (auto why = why_no_folder(folder, nearest_folder, status)) return why;
+  const std::string nearest = nearest_folder.string();
+  if (nearest_folder != folder && !(folder.empty() && nearest == ".")) return std::nullopt;
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if (status.st_uid != ::geteuid() && ::geteuid() != 0 && (status.st_mode & kOthers) != 0)
     return fmt::format("{} belongs to another user and others can read it; start as its owner", nearest);
@@ -104,6 +123,10 @@ std::vector<Problem> problems_of_files(const Config& config) {
   if (config.store.starts_with(kEmbedded)) {
     if (const auto why = why_no_store(config.store.substr(kEmbedded.size())))
       add(std::nullopt, "store", fmt::format("store {}: {}", config.store, *why));
+  }
+  if (!config.audit_log.empty() && config.audit_log != "off") {
+    if (const auto why = why_no_audit_log(config.audit_log))
+      add(std::nullopt, "audit_log", fmt::format("audit_log: {}", *why));
   }
   // A file that several routes name, as they do by a default at the top, is reported once.
   std::set<std::string> seen;

@@ -160,7 +160,7 @@ Judged judge_call(int status, std::string_view reason, const Headers& headers, s
     case Meaning::another_request:
       // A server that failed may speak of any mismatch; it has not judged the request, and may have done it.
       if (status >= 500) break;
-      return {Judgement::refusal, text + ": the key was used with another request", false};
+      return {Judgement::refusal, text + ": the key was used with another request", false, false, true};
     case Meaning::unknown_for_good:
       return {Judgement::refusal,
               text + ": the outcome of an earlier try is unknown, and trying again will not settle it", true};

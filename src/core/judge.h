@@ -40,6 +40,9 @@ struct Judged {
   std::string why;            // for a refusal or a retry: a few words
   bool may_have_done = false; // as in StatusMeaning
   bool in_progress = false;   // the server says so: the first request with the key is still running
+  // The server says so: the key came with another request before. Nothing was done now, and that one may have been
+  // done.
+  bool another_request = false;
 };
 
 // A call's answer. The status alone does not tell: 409 means "still at work" to most servers and "another request had

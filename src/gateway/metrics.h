@@ -121,6 +121,12 @@ class Metrics {
   // Of the upstream with this name, which is its label.
   UpstreamMetrics upstream(const std::string& name);
 
+  // Called once, when the process begins.
+  void begin(const std::string& version) {
+    build_.Add({{"version", version}}).Set(1);
+    process_start_time.SetToCurrentTime();
+  }
+
   prometheus::Registry& registry() { return registry_; }
   // The text format of Prometheus, ready to be served, and that of OpenMetrics, with exemplars.
   std::string expose() const;
@@ -153,6 +159,7 @@ class Metrics {
       counters(registry_, "oncekey_config_reloads_total", "Reloads of the configuration, by whether it was applied");
   CounterFamily& spans_ =
       counters(registry_, "oncekey_spans_total", "Spans of traced requests, by what became of them");
+  GaugeFamily& build_ = gauges(registry_, "oncekey_build_info", "Always 1; the version is a label");
   GaugeFamily& keys_ =
       gauges(registry_, "oncekey_keys",
              "Keys that wait for a person: abandoned (the lease is over) and indeterminate (the outcome is "
@@ -177,6 +184,12 @@ class Metrics {
   Counter& takeovers = counter("oncekey_takeovers_total", "Abandoned claims taken over");
   Counter& limiter_faults =
       counter("oncekey_limiter_faults_total", "Requests let through because the rate limiter did not answer in time");
+  Counter& process_cpu_seconds =
+      counter("process_cpu_seconds_total", "Processor time of this process, in user and kernel mode, in seconds");
+  Gauge& process_resident_bytes = gauge("process_resident_memory_bytes", "Memory of this process");
+  Gauge& process_open_fds = gauge("process_open_fds", "Open file descriptors of this process");
+  Gauge& process_max_fds = gauge("process_max_fds", "File descriptors that this process may open");
+  Gauge& process_start_time = gauge("process_start_time_seconds", "When this process began, in seconds since 1970");
   Gauge& detached = gauge("oncekey_detached", "Operations whose client was told to fetch the answer later");
   Gauge& tunnels = gauge("oncekey_tunnels", "WebSockets that are open");
   Gauge& in_flight = gauge("oncekey_in_flight", "Keyed requests being executed now");

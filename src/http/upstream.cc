@@ -109,8 +109,8 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
     co_return CallError::none;
   }
   reason_ = std::move(connected.reason);
-  failed_for_good_ =
-      connected.failure == ConnectFailure::no_such_name || connected.failure == ConnectFailure::distrusted;
+  failed_for_good_ = connected.failure == ConnectFailure::no_such_name ||
+                     connected.failure == ConnectFailure::distrusted || connected.failure == ConnectFailure::no_tls;
   co_return connected.failure == ConnectFailure::own_shortage ? CallError::full : CallError::not_sent;
 }
 

@@ -20,6 +20,7 @@ void fail(Connected& connected, ConnectFailure failure, std::string reason) {
 ConnectFailure kind_of(const std::error_code& error) {
   if (is_own_shortage(error)) return ConnectFailure::own_shortage;
   if (is_distrust(error)) return ConnectFailure::distrusted;
+  if (is_no_tls(error)) return ConnectFailure::no_tls;
   return error == std::errc::timed_out ? ConnectFailure::timed_out : ConnectFailure::unreachable;
 }
 

@@ -18,6 +18,7 @@ enum class ConnectFailure {
   timed_out,
   own_shortage, // of descriptors or memory; says nothing of the server
   distrusted,   // the certificate is not trusted or for another name; another try is in vain
+  no_tls,       // the peer does not speak TLS; another try is in vain
 };
 
 struct Connected {

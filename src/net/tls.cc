@@ -99,6 +99,11 @@ std::error_code take_handshake_error(const SSL* session) {
 
 bool is_distrust(const std::error_code& error) { return error.category() == kCertificateCategory; }
 
+bool is_no_tls(const std::error_code& error) {
+  return error.category() == kOpensslCategory &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_WRONG_VERSION_NUMBER;
+}
+
 bool is_plain_http(const std::error_code& error) {
   if (error.category() != kOpensslCategory) return false;
   const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));

@@ -58,6 +58,8 @@ std::error_code take_handshake_error(const ssl_st* session);
 
 // The peer's certificate was not accepted: it is not trusted, or not for the name that was asked for.
 bool is_distrust(const std::error_code& error);
+// The peer answered the handshake with something else than TLS: its port is for plain HTTP.
+bool is_no_tls(const std::error_code& error);
 // As a server: the client sent a plain HTTP request where a handshake should be.
 bool is_plain_http(const std::error_code& error);
 // This process or machine is out of descriptors or memory, which says nothing of the peer.

@@ -163,8 +163,11 @@ void Engine::distrust_buckets() {
 }
 
 Result<const KeyedHash*> Engine::keyed_hash() {
-  const std::lock_guard lock(hash_mutex_);
-  if (hash_) return &*hash_;
+  {
+    const std::lock_guard lock(hash_mutex_);
+    if (hash_) return &*hash_;
+  }
+  // Not under the lock: a database that hangs would make each caller wait for those before it, too.
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
   Secret made;
@@ -180,7 +183,8 @@ Result<const KeyedHash*> Engine::keyed_hash() {
   const std::string& found = rows.value()[1].rows[0].text(0);
   if (found.size() != made.size()) return corrupt("the database's secret does not have 32 bytes");
   std::copy(found.begin(), found.end(), made.begin());
-  return &hash_.emplace(made);
+  const std::lock_guard lock(hash_mutex_);
+  return hash_ ? &*hash_ : &hash_.emplace(made); // once set, it stays: callers keep the pointer
 }
 
 Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {

@@ -1,6 +1,7 @@
 #include <oncekey/runner.h>
 
 #include "base/utf8.h"
+#include "core/decide.h"
 #include "phases/conflict_budget.h"
 #include "phases/core_rules.h"
 #include "phases/operation_run.h"
@@ -28,11 +29,10 @@ std::string random_identity() {
 // How long to wait for the row lock of another completer's search, which holds it for a moment.
 constexpr Millis kPassingLock{50};
 
-// A clock that stepped back leaves leases that seem longer than any lease: clients are told to wait for one lease at
-// most.
-std::chrono::seconds retry_after(const OperationRow& row, Millis lease) {
-  const auto left = std::chrono::ceil<std::chrono::seconds>(std::min(row.lease_until - row.now, lease));
-  return std::max(left, std::chrono::seconds(1));
+// As the gateway says it. A lease that ends sooner lets the retry take over.
+std::chrono::seconds when_to_retry(const OperationRow& row) {
+  return std::min(retry_after(row.now - row.first_received, std::nullopt),
+                  retry_after_lease(row.lease_until - row.now));
 }
 
 } // namespace
@@ -161,7 +161,7 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
   const OperationRow& row = *found.operation;
   // A run of this very runner that the database broke off may go on before its lease is over.
   const bool ours = broken_off.take(row);
-  if (row.lease_until > row.now && !ours) return busy(retry_after(row, options.lease));
+  if (row.lease_until > row.now && !ours) return busy(when_to_retry(row));
   if (auto unknown = not_declared(row)) return RunOutcome(*std::move(unknown));
 
   const auto take = [&] {
@@ -228,7 +228,7 @@ Result<RunOutcome> Runner::Impl::answer_of(KeyRows found) {
   // It vanished between two looks: finished, and expired at once. The next attempt is a first request.
   if (!found.operation) return busy(std::chrono::seconds(1));
   if (found.operation->dead_at) return RunOutcome(DeadLettered{found.operation->last_error});
-  return busy(retry_after(*found.operation, options.lease));
+  return busy(when_to_retry(*found.operation));
 }
 
 Runner::Runner(Database& database, std::vector<Operation> operations, RunnerOptions options) {

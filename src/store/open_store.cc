@@ -2,7 +2,7 @@
 
 #include "base/masked_url.h"
 #include "base/private_files.h"
-#include "redis/redis_url.h"
+#include "redis/connection.h"
 #include "store/common/guarded_store.h"
 #include "store/common/kept_secret.h"
 #include "store/common/sealing_store.h"
@@ -104,7 +104,10 @@ Status check_store_url(std::string_view url) {
     if (const auto target = postgres::postgres_target(split->for_libpq); !target) return target.fault();
   }
   if (*kind == Kind::redis) {
-    if (const auto parsed = redis::parse_url(url); !parsed) return parsed.fault();
+    const auto parsed = redis::parse_url(url);
+    if (!parsed) return parsed.fault();
+    // Reads the files that it names. No call is made, so that no time-out counts.
+    if (const auto options = redis::connection_options(*parsed, {}); !options) return options.fault();
   }
   return ok_status();
 }

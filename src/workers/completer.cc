@@ -72,6 +72,8 @@ class CompleterLoop final : public CountingLoop<CompleterCounts> {
   }
 
   Result<CompleterCounts> run_once() override;
+  // Without rounds: an operation that takes long keeps one thread busy, and the others take what falls due meanwhile.
+  void run() override;
 
  private:
   // What the threads of one run_once share.
@@ -83,7 +85,8 @@ class CompleterLoop final : public CountingLoop<CompleterCounts> {
     bool nothing_left = false;
   };
 
-  bool more(const CompleterCounts& counts) const override { return counts.picked == options_.batch; }
+  bool turn() override;
+  std::optional<UnfinishedOperation> look();
   std::optional<UnfinishedOperation> next(Round& round);
   void work(Round& round);
   void finish(Round& round, const UnfinishedOperation& operation);
@@ -93,7 +96,39 @@ class CompleterLoop final : public CountingLoop<CompleterCounts> {
   const std::map<std::string, Completer::Resume> resume_by_name_;
   std::string names_; // the operations' names, in the form that kPickAbandoned takes
   const CompleterOptions options_;
+  std::mutex looking_; // held by the thread of run() that looks for work, also while it sleeps: one asks the database
+  PickedUpTo place_;   // of that thread
 };
+
+void CompleterLoop::run() {
+  std::vector<std::jthread> others;
+  const std::size_t wanted = std::max<std::size_t>(options_.concurrency, 1) - 1;
+  report("threads", start_threads(
+                        others, wanted, [this] { Impl::run(); }, StartThread{}));
+  Impl::run();
+}
+
+bool CompleterLoop::turn() {
+  const auto found = look();
+  if (!found) return true; // it is to stop
+  CompleterCounts counts;
+  counts.picked = 1;
+  auto done = complete(*found, counts);
+  (void)ended(counts, std::move(done)); // it has told of a fault; the next look meets it again, and waits
+  return true;
+}
+
+// Waits for an operation that is due. Nothing when it is to stop.
+std::optional<UnfinishedOperation> CompleterLoop::look() {
+  const std::lock_guard lock(looking_);
+  for (; !stopping(); pause()) {
+    auto picked = pick(database_, options_, names_, place_);
+    if (picked.ok() && picked->has_value()) return *std::move(picked);
+    place_ = {};
+    (void)ended({}, picked.ok() ? ok_status() : Status(std::move(picked).fault()));
+  }
+  return std::nullopt;
+}
 
 Result<CompleterCounts> CompleterLoop::run_once() {
   Round round;

@@ -46,10 +46,13 @@ std::map<std::string, std::string> BackgroundWorker::troubles() const { return i
 
 void BackgroundWorker::Impl::repeat(const std::function<bool()>& turn) {
   while (!stopping()) {
-    if (turn()) continue;
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, idle_wait_, [&] { return stopping_; });
+    if (!turn()) pause();
   }
+}
+
+void BackgroundWorker::Impl::pause() {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, idle_wait_, [&] { return stopping_; });
 }
 
 void BackgroundWorker::Impl::stop() {

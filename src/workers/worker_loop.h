@@ -45,6 +45,8 @@ struct BackgroundWorker::Impl {
   virtual bool turn() = 0;
   // Takes turns until stop(), with a pause after each that found nothing or failed.
   void repeat(const std::function<bool()>& turn);
+  // Waits as long as run() sleeps when there is nothing to do, or for stop().
+  void pause();
   // Why something fails; nothing if it works.
   void report(const std::string& what, const std::optional<std::string>& why);
 
@@ -71,7 +73,7 @@ class CountingLoop : public BackgroundWorker::Impl {
 
  protected:
   // Whether there is probably more to do after a run that did this.
-  virtual bool more(const Counts& counts) const = 0;
+  virtual bool more(const Counts&) const { return false; }
   bool more_after(const Result<Counts>& run) const { return run.ok() && more(*run); }
   bool turn() override { return more_after(run_once()); }
 

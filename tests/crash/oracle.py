@@ -115,5 +115,5 @@ def _unfinished(answers, successes, may_execute_again):
 
 def violations_of(history):
     """Everything wrong with a run whose keys are named by their policy: `hold-…` and `again-…`."""
-    return [violation for key in history.first_sent
+    return [violation for key in list(history.first_sent)  # which clients may still add to
             for violation in violations(history, key, may_execute_again=key.startswith("again"))]

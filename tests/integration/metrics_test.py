@@ -24,8 +24,8 @@ PROJECT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = PROJECT / "tests" / "golden" / "metrics.golden"
 PACKAGING = PROJECT / "packaging"
 
-# Labels whose values the configuration names: as many as it has.
-CONFIGURED = {"route", "upstream", "destination", "keys"}
+# Labels whose values the configuration names, as many as it has; and the version.
+CONFIGURED = {"route", "upstream", "destination", "keys", "version"}
 # Labels whose values appear when they are first counted: all that there can be.
 OUTCOMES = {
     ("oncekey_jobs_received_total", "outcome"): {
@@ -170,7 +170,7 @@ class PackagedTest(unittest.TestCase):
                 for values in re.findall(r'decision=~?"([^"]+)"', target["expr"]):
                     self.assertLessEqual(set(values.split("|")), golden_values("oncekey_requests_total", "decision"))
         self.assertLessEqual(shown, names)
-        unseen = {"oncekey_jwks_age_seconds", "oncekey_jwks_fetches_total", "oncekey_jwks_usable",
+        unseen = {"oncekey_build_info", "oncekey_jwks_age_seconds", "oncekey_jwks_fetches_total", "oncekey_jwks_usable",
                   "oncekey_config_loaded_timestamp_seconds", "oncekey_store_buckets", "oncekey_store_durability",
                   "oncekey_stored_bytes_total", "oncekey_upstream_breaker_refusals_total"}
         self.assertEqual(names - shown, unseen, "a metric is in the dashboard, or left out on purpose")

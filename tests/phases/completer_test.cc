@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -304,6 +305,35 @@ TEST_P(Workers, OperationsAreResumedAtTheSameTimeUpToALimit) {
   EXPECT_EQ(complete(completer).finished, static_cast<std::uint64_t>(kOperations));
   EXPECT_LE(most, kAtOnce);
   EXPECT_EQ(world.charges(), kOperations);
+}
+
+TEST_P(Workers, AnOperationThatTakesLongDoesNotHoldUpWhatFallsDueLater) {
+  abandon("slow");
+  const auto later = place.open_later(6min);
+  std::promise<void> slow_began, quick_ended;
+  std::atomic<int> around_calls{0}; // one before each call and one after it
+  Completer* running = nullptr;
+  Runner runner(*later, {ride_operation(world, [&] {
+    const int before = around_calls++;
+    if (before == 0) {
+      slow_began.set_value();
+      quick_ended.get_future().wait(); // for ever, if it holds up the quick one
+    } else if (before == 1) {
+      quick_ended.set_value();
+      running->stop();
+    }
+  })});
+  CompleterOptions options;
+  options.idle_wait = 5ms;
+  Completer completer(runner, options);
+  running = &completer;
+  std::jthread worker([&] { completer.run(); });
+  slow_began.get_future().wait();
+  abandon("quick");
+  worker.join();
+  EXPECT_EQ(completer.metrics().picked, 2u);
+  EXPECT_EQ(completer.metrics().finished, 2u);
+  EXPECT_EQ(unfinished(), 0);
 }
 
 TEST_P(Workers, ACompleterThatStopsPicksNothingMore) {

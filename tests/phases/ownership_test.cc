@@ -82,8 +82,8 @@ TEST_P(Ownership, WhileOneRunsTheOthersAreToldToWait) {
   ASSERT_EQ(seen.size(), 1u);
   const auto* const busy = std::get_if<InProgress>(&seen[0]);
   ASSERT_TRUE(busy);
-  EXPECT_GE(busy->retry_after, 50s);
-  EXPECT_LE(busy->retry_after, 60s);
+  EXPECT_GE(busy->retry_after, 1s);
+  EXPECT_LE(busy->retry_after, 10s) << "the owner is at work: its lease of a minute tells nothing of its answer";
 }
 
 TEST_P(Ownership, AmongManyAtOnceOneExecutes) {

@@ -1,12 +1,14 @@
 #include "store/postgres/postgres_url.h"
 
+#include "base/certificate.h"
 #include "base/durations.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <libpq-fe.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <memory>
 
 namespace oncekey::postgres {
@@ -110,6 +112,8 @@ std::vector<std::string_view> passwords_in(std::string_view uri) {
   return found;
 }
 
+constexpr std::string_view kSslModes[] = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"};
+
 std::string value_of(const PQconninfoOption* options, std::string_view keyword) {
   for (; options != nullptr && options->keyword != nullptr; ++options) {
     if (keyword == options->keyword) return options->val != nullptr ? options->val : "";
@@ -166,6 +170,17 @@ Result<PostgresTarget> postgres_target(const std::string& for_libpq) {
     // Of what is quoted wrongly, any word may belong to the password.
     if (!is_uri(for_libpq) && for_libpq.find("password") != std::string::npos) message = "(not shown: has a password)";
     return invalid("the URL of the Postgres store is not understood by libpq: " + message);
+  }
+  // libpq looks at these two when it connects; `oncekey check` does not connect.
+  const std::string sslmode = value_of(options.get(), "sslmode");
+  if (!sslmode.empty() && std::find(std::begin(kSslModes), std::end(kSslModes), sslmode) == std::end(kSslModes)) {
+    return invalid(fmt::format("the URL of the Postgres store: sslmode must be {} (got \"{}\")",
+                               fmt::join(kSslModes, ", "), sslmode));
+  }
+  if (const std::string trusted = value_of(options.get(), "sslrootcert");
+      sslmode.starts_with('v') && !trusted.empty()) {
+    if (const Status usable = check_trusted_certificates(trusted); !usable)
+      return invalid("the URL of the Postgres store: sslrootcert " + usable.fault().message);
   }
   const std::string host = value_of(options.get(), "host");
   const std::string port = value_of(options.get(), "port");

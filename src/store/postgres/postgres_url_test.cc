@@ -1,5 +1,6 @@
 #include "store/postgres/postgres_url.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +75,18 @@ TEST(PostgresTarget, SaysWhatLibpqDoesNotUnderstandWithoutThePassword) {
   const auto malformed = postgres_target("postgres://user:secret@[h/d");
   ASSERT_FALSE(malformed);
   EXPECT_EQ(malformed.fault().message.find("secret"), std::string::npos) << malformed.fault().message;
+}
+
+TEST(PostgresTarget, WhatLibpqWouldFindOutByConnectingIsSaidAtOnce) {
+  EXPECT_EQ(
+      postgres_target("postgres://h/d?sslmode=bogus").fault().message,
+      "the URL of the Postgres store: sslmode must be disable, allow, prefer, require, verify-ca, verify-full (got "
+      "\"bogus\")");
+  const auto missing = postgres_target("postgres://h/d?sslmode=verify-ca&sslrootcert=/nowhere.pem");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.fault().message, testing::HasSubstr("sslrootcert /nowhere.pem"));
+  EXPECT_TRUE(postgres_target("postgres://h/d?sslmode=require&sslrootcert=/nowhere.pem").ok())
+      << "libpq does not read it";
 }
 
 TEST(PostgresTarget, APasswordThatShouldHaveBeenEscapedIsNotShown) {
