@@ -156,11 +156,18 @@ class Gateway:
             command = [binary(), "serve", "--config", str(self.config_file), *self.extra_flags]
         with self._state:
             self._lines = []
+        how = {}
+        if self._user is not None:
+            # By its descriptor: another user may not reach the folder that the binary was built in.
+            opened = os.open(command[0], os.O_RDONLY)
+            how = {"executable": f"/proc/self/fd/{opened}", "pass_fds": [opened], "user": self._user,
+                   "group": self._user, "extra_groups": []}
         self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user,
-                                         group=self._user, extra_groups=None if self._user is None else [],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                          env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"),
-                                              **self._environment}, preexec_fn=self.preexec)
+                                              **self._environment}, preexec_fn=self.preexec, **how)
+        if how:
+            os.close(opened)
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._reader.start()
 
