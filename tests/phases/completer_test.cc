@@ -309,6 +309,9 @@ TEST_P(Workers, OperationsAreResumedAtTheSameTimeUpToALimit) {
 
 TEST_P(Workers, AnOperationThatTakesLongDoesNotHoldUpWhatFallsDueLater) {
   abandon("slow");
+  abandon("quick");
+  // Not due before the slow one is under way.
+  run_sql(*database, "UPDATE oncekey_operation SET first_received = first_received + 3600000 WHERE key = 'quick'");
   const auto later = place.open_later(6min);
   std::promise<void> slow_began, quick_ended;
   std::atomic<int> around_calls{0}; // one before each call and one after it
@@ -329,7 +332,7 @@ TEST_P(Workers, AnOperationThatTakesLongDoesNotHoldUpWhatFallsDueLater) {
   running = &completer;
   std::jthread worker([&] { completer.run(); });
   slow_began.get_future().wait();
-  abandon("quick");
+  run_sql(*database, "UPDATE oncekey_operation SET first_received = first_received - 3600000 WHERE key = 'quick'");
   worker.join();
   EXPECT_EQ(completer.metrics().picked, 2u);
   EXPECT_EQ(completer.metrics().finished, 2u);
