@@ -62,7 +62,8 @@ struct RetryRules {
 
 // Every operation adds `share` of a retry, every retry takes one. So that a client with little to do can retry at all,
 // `reserve` retries are there at the start, and grow again within `refill`. With a journal the budget is kept beside it
-// (its name and ".budget") and shared by all processes that share the journal.
+// (its name and ".budget") and shared by all processes that share the journal. A try that was answered "still running,
+// come back then" is no failure and takes none.
 //
 // What it prevents: with eight attempts a client of a thousand operations a minute would send 8,000 requests a minute
 // to a server that fails them all, just when that server has least to spare. With this budget it sends about 1,120.

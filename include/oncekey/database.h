@@ -28,7 +28,9 @@
 //
 // A database that hangs. Every wait has an end, so that every call of this library ends in a fault at the latest after
 // `wait_max` + `connect_timeout` + `answer_timeout`, also where the server's machine still answers for it (a stopped
-// process, a proxy that forwards nothing). Statements of the application on the raw handle are the application's.
+// process, a proxy that forwards nothing). `connect_timeout` counts for each address: a URL with three hosts that hang
+// takes three times as long. Inside a phase the fault is a DatabaseError that execute() throws; Runner::run() throws it
+// on, like any exception of a phase. Statements of the application on the raw handle are the application's.
 //
 // fork(). A child has no use of a Database, Runner or worker made before the fork: it shares the parent's sockets and
 // has none of its threads. Open the database after forking.

@@ -1,11 +1,8 @@
 #include "admin/action_texts.h"
 #include "cli/admin_talk.h"
 #include "cli/views.h"
-#include "config/suggestion.h"
 
 #include <fmt/format.h>
-
-#include <array>
 
 namespace oncekey {
 namespace {
@@ -13,17 +10,6 @@ namespace {
 namespace json = boost::json;
 
 const std::vector<std::string> kStates{"waiting", "abandoned", "indeterminate", "in_progress", "completed"};
-constexpr std::array<std::string_view, 6> kActions{"list", "show", "release", "complete", "rerun", "hold"};
-
-// CLI11 leaves empty brackets for a positional that is not shown.
-class UsageWithoutHidden : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App* app, std::string name) const override {
-    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
-    if (const std::size_t at = usage.find(" []"); at != std::string::npos) usage.erase(at, 3);
-    return usage;
-  }
-};
 
 // Boost.JSON's serializer does not check UTF-8, and its parser does: the text is parsed again before it is sent.
 Result<std::string> utf8_text(const json::object& request, const char* otherwise) {
@@ -39,8 +25,7 @@ class KeysCommand final : public AdminCommand {
   explicit KeysCommand(CLI::App& app)
       : AdminCommand(app, "keys",
                      "Inspect the keys of a running gateway, and resolve those that wait for an operator") {
-    command_->require_subcommand(0, 1);
-    command_->add_option("ACTION", unknown_action_)->group(""); // so that a misspelled one can be named
+    command_->require_subcommand(1);
 
     list_ = command_->add_subcommand("list", "list keys, newest first; those that wait for a person come first");
     list_
@@ -69,20 +54,9 @@ class KeysCommand final : public AdminCommand {
     complete->add_option("--content-type", content_type_, "of the answer")->capture_default_str();
     CLI::Option* const by_text = complete->add_option("--body", body_, "of the answer");
     complete->add_option("--body-file", body_file_, "file with the answer's body")->excludes(by_text);
-    command_->formatter(std::make_shared<UsageWithoutHidden>());
   }
 
   int run(const Console& console) const override {
-    const bool chosen_one = !command_->get_subcommands().empty();
-    if (chosen_one && !unknown_action_.empty())
-      return complain(console, fmt::format("unexpected argument \"{}\"", unknown_action_));
-    if (!chosen_one) {
-      std::string what = "say what to do";
-      if (!unknown_action_.empty())
-        what = fmt::format("unknown action \"{}\"{}", unknown_action_, did_you_mean(unknown_action_, kActions));
-      return complain(console,
-                      what + "\nThe actions are list, show, release, complete, rerun and hold: oncekey keys --help");
-    }
     const auto gateway = client();
     if (!gateway) return complain(console, gateway.fault().message);
     if (list_->parsed()) {
@@ -248,7 +222,6 @@ class KeysCommand final : public AdminCommand {
   CLI::App* list_;
   CLI::App* show_;
   bool no_body_ = false;
-  std::string unknown_action_;
   std::string state_;
   std::string older_than_;
   std::string newer_than_;

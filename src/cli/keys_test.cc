@@ -210,13 +210,6 @@ TEST(KeysSearch, WantsAnIdOrAKey) {
   EXPECT_THAT(run_keys({"show", "order-17", "--admin", "127.0.0.1:1"}).err, HasSubstr("--key order-17"));
 }
 
-TEST(Keys, SuggestTheActionThatWasMeant) {
-  const Ran ran = run_keys({"lst"});
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.err, HasSubstr("unknown action \"lst\"; did you mean \"list\"?"));
-  EXPECT_THAT(run_keys({"hsow"}).err, HasSubstr("did you mean \"show\"?"));
-}
-
 TEST(Keys, DoNotSendTheTokenToAnotherServer) {
   ::setenv("ONCEKEY_ADMIN_TOKEN", "0123456789abcdef", 1);
   StandIn api({{200, "{\"keys\":[]}"}}, "<!DOCTYPE html>");

@@ -8,10 +8,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace oncekey {
 namespace {
+
+template <class Range>
+bool contains(const Range& range, std::string_view wanted) {
+  return std::find(range.begin(), range.end(), wanted) != range.end();
+}
 
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -102,6 +108,34 @@ std::string not_understood(const CLI::App& app) {
                      name);
 }
 
+// The command that was given without one of its subcommands; empty if none was.
+std::string missing_subcommand(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  std::vector<std::string> known;
+  for (const CLI::App* const one : subcommands_of(*at)) known.push_back(one->get_name());
+  if (known.empty()) return {};
+  const std::string name = whole_name(*at);
+  return fmt::format("{}: say what to do: {} ({} --help explains them)", name, fmt::join(known, ", "), name);
+}
+
+// The first option or argument with an empty value. In a script that is a variable that is not set far more often than
+// a wish, and it would count as not given: `oncekey send` would make up a key.
+std::string empty_value(const CLI::App& app) {
+  // What may be empty: bodies, and the page of a list to begin with.
+  static constexpr std::array<std::string_view, 4> kMayBeEmpty{"--data", "--json", "--body", "--after"};
+  for (const CLI::App* at = &app; at != nullptr;
+       at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front()) {
+    for (const CLI::Option* const option : at->get_options()) {
+      const std::string name = option->get_name();
+      if (option->get_expected_max() == 0 || !contains(option->results(), "") || contains(kMayBeEmpty, name)) continue;
+      return fmt::format("{}: {} is empty: give a value, or leave it out (is a variable of a script not set?)",
+                         whole_name(*at), name);
+    }
+  }
+  return {};
+}
+
 void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   // --drain-timeout is the setting drain_timeout.
   const auto add = [&](const std::string& flag, const char* value, const std::string& help) {
@@ -185,12 +219,19 @@ int run(int argc, char** argv) {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == 0; // --help, --version
-    if (const std::string unknown = asked ? unknown_help(app, argc, argv) : not_understood(app); !unknown.empty()) {
-      std::fprintf(stderr, "%s\n", unknown.c_str());
+    std::string wrong = asked ? unknown_help(app, argc, argv) : not_understood(app);
+    if (!asked && wrong.empty()) wrong = missing_subcommand(app);
+    if (!wrong.empty()) {
+      std::fprintf(stderr, "%s\n", wrong.c_str());
       return 2;
     }
     // CLI11 has codes of its own; usage errors are 2 here, as everywhere.
     return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  if (const std::string empty = empty_value(app); !empty.empty()) {
+    std::fprintf(stderr, "%s\n", empty.c_str());
+    return 2;
   }
 
   const Console console = standard_console();

@@ -275,7 +275,7 @@ ClientAnswer Client::Impl::run(const FetchRequest& wire, const Key& key) {
       answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
       break;
     }
-    if (!budget.take(world->wall_clock())) {
+    if (!running && !budget.take(world->wall_clock())) {
       answer.reason = fmt::format("{}, and the retry budget is used up", answer.reason);
       break;
     }

@@ -335,6 +335,18 @@ TEST(ClientStorm, TheBudgetCapsWhatAFailingServerIsSent) {
   EXPECT_GT(gave_up_early, kClients * 8 / 10);
 }
 
+TEST(ClientStorm, ComingBackForTheAnswerOfARunningCallTakesNothingFromTheBudget) {
+  Server server;
+  for (int i = 0; i < 50; ++i) server.script.push_back(still_running("1"));
+  ClientOptions options;
+  options.budget.reserve = 1;
+  options.budget.refill = Millis(0);
+  const auto client = client_of(server, options);
+  EXPECT_EQ(sent(*client).ending, Ending::succeeded);
+  server.script = {lost()};
+  EXPECT_EQ(sent(*client).ending, Ending::succeeded) << "the one retry of the reserve is still there";
+}
+
 TEST(ClientStorm, TheBudgetDoesNotHinderASingleFailure) {
   Server server;
   server.script = {lost(), lost(), lost(), lost(), lost(), lost(), lost()};

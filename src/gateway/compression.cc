@@ -102,6 +102,7 @@ bool accepts_gzip(const Headers& request) {
     }
   });
   const int q = of_gzip.value_or(of_others.value_or(0));
+  if (list_has(request, "Cache-Control", "no-transform")) return false;
   return q > 0 && q >= of_identity.value_or(0);
 }
 

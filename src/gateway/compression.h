@@ -16,7 +16,8 @@ inline constexpr std::size_t kCompressFrom = 1024;
 // So much is compressed before other connections have their turn: some 0.4 ms at level 1.
 inline constexpr std::size_t kCompressAtOnce = 64u << 10;
 
-// By Accept-Encoding: gzip or x-gzip, else `*`, with a q above 0 that is not below that of identity.
+// By Accept-Encoding: gzip or x-gzip, else `*`, with a q above 0 that is not below that of identity. Not if the request
+// says Cache-Control: no-transform.
 bool accepts_gzip(const Headers& request);
 
 // Whether an answer may be compressed for a client that accepts it: a text type of at least kCompressFrom bytes, with

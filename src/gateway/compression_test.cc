@@ -27,6 +27,7 @@ TEST(AcceptsGzip, GoesByTheWeights) {
   }
   EXPECT_FALSE(accepts_gzip({})) << "a client that says nothing gets what the upstream sent";
   EXPECT_TRUE(accepts_gzip(with({{"Accept-Encoding", "br"}, {"accept-encoding", "gzip"}})));
+  EXPECT_FALSE(accepts_gzip(with({{"Accept-Encoding", "gzip"}, {"Cache-Control", "max-age=0, no-transform"}})));
 }
 
 TEST(MayCompress, TextOfOneKibibyteAndMore) {
