@@ -1,7 +1,8 @@
 // Buckets: the column families that records live in, one for each stretch of expiry. Jobs have families of their own.
 //
-// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made
-// when the first segment with records for them is sealed, and dropped whole when their stretch is over.
+// A record is in one bucket at most. A lookup asks the live buckets that may have it, the one that ends last first.
+// Buckets are made when the first segment with records for them is sealed, and dropped whole when their stretch is
+// over.
 //
 // Threads. Readers take the list of live buckets as a whole and keep it while they read: a bucket dropped meanwhile
 // stays readable until the last list with it is let go.
@@ -9,6 +10,7 @@
 
 #include "core/bucket.h"
 #include "store/journal/database.h"
+#include "store/journal/known_ids.h"
 
 #include <fmt/format.h>
 #include <oncekey/record.h>
@@ -23,6 +25,7 @@ namespace oncekey {
 struct Bucket {
   BucketId id;
   std::shared_ptr<rocksdb::ColumnFamilyHandle> family;
+  std::shared_ptr<KnownIds> known{}; // null where the keys are not ids
 };
 
 // The bucket that ends last comes first.
@@ -48,10 +51,13 @@ inline std::string bytes_of_prefix(std::string_view hex) {
 
 class Buckets {
  public:
+  enum class Keys { ids, others };
   // `found` are the families with this prefix that the database had when it was opened. The database outlives this
   // object.
-  Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, std::string_view name_prefix, BucketList found)
-      : db_(db), options_(std::move(options)), name_prefix_(name_prefix) {
+  Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, std::string_view name_prefix, Keys keys,
+          BucketList found)
+      : db_(db), options_(std::move(options)), name_prefix_(name_prefix), keys_(keys) {
+    for (Bucket& bucket : found) bucket.known = known_ids(KnownIds::Complete::no);
     sort_newest_first(found);
     list_ = std::make_shared<const BucketList>(std::move(found));
   }
@@ -65,6 +71,7 @@ class Buckets {
   Result<std::optional<BucketId>> get(const rocksdb::Slice& key, rocksdb::PinnableSlice& value) const {
     const std::shared_ptr<const BucketList> list = live();
     for (const Bucket& bucket : *list) {
+      if (bucket.known && !bucket.known->may_have(key.ToStringView())) continue;
       const rocksdb::Status read = db_.Get(read_options_, bucket.family.get(), key, &value);
       if (read.ok()) return std::optional(bucket.id);
       if (!read.IsNotFound()) return fault_of(read, to_string(bucket.id) + " could not be read");
@@ -91,7 +98,7 @@ class Buckets {
     const rocksdb::Status created = db_.CreateColumnFamily(options_, name_prefix_ + to_string(id), &handle);
     if (!created.ok()) return fault_of(created, "a new bucket could not be created");
     const auto destroy = [this](rocksdb::ColumnFamilyHandle* family) { db_.DestroyColumnFamilyHandle(family); };
-    Bucket bucket{id, {handle, destroy}};
+    Bucket bucket{id, {handle, destroy}, known_ids(KnownIds::Complete::yes)};
 
     const std::lock_guard lock(list_mutex_);
     BucketList list = *list_;
@@ -99,6 +106,17 @@ class Buckets {
     sort_newest_first(list);
     list_ = std::make_shared<const BucketList>(std::move(list));
     return bucket;
+  }
+
+  // Reads which ids the buckets have that were found. A bucket that cannot tell is asked for every id.
+  Status load_known_ids(const std::stop_token& stop) {
+    const std::shared_ptr<const BucketList> list = live();
+    Status loaded = ok_status();
+    for (const Bucket& bucket : *list) {
+      if (!bucket.known) continue;
+      if (Status one = bucket.known->load(db_, bucket.family.get(), stop); !one) loaded = std::move(one);
+    }
+    return loaded;
   }
 
   // Drops every bucket whose stretch is over; returns how many. Not while a segment is sealed.
@@ -124,6 +142,9 @@ class Buckets {
   }
 
  private:
+  std::shared_ptr<KnownIds> known_ids(KnownIds::Complete complete) const {
+    return keys_ == Keys::ids ? std::make_shared<KnownIds>(complete) : nullptr;
+  }
   static void sort_newest_first(BucketList& list) {
     std::sort(list.begin(), list.end(), [](const Bucket& a, const Bucket& b) { return a.id.end() > b.id.end(); });
   }
@@ -131,6 +152,7 @@ class Buckets {
   rocksdb::DB& db_;
   const rocksdb::ColumnFamilyOptions options_;
   const std::string name_prefix_;
+  const Keys keys_;
   const rocksdb::ReadOptions read_options_;
   BucketList ended_; // to be dropped; of the thread that drops
   mutable std::mutex list_mutex_;

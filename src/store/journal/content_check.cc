@@ -3,6 +3,7 @@
 #include "core/record_codec.h"
 #include "store/journal/buckets.h"
 #include "store/journal/fences.h"
+#include "store/journal/known_ids.h"
 #include "store/journal/text_index.h"
 #include "store/journal/time_index.h"
 #include "store/journal/unsettled.h"
@@ -25,6 +26,7 @@ void ContentCheck::look_at_family(const ClosedStore::OpenFamily& open, std::uint
   store_.db->GetIntProperty(open.handle.get(), rocksdb::DB::Properties::kEstimateNumKeys, &entries);
   // Blocks are compressed: how far the reading has come is told by the share of the entries.
   const std::uint64_t work_each = kWorkOfByte * bytes_on_disk / std::max<std::uint64_t>(1, entries);
+  if (open.family.kind == FamilyKind::records) collect_sealed_fronts(open);
   rocksdb::ReadOptions options = passing_by();
   options.verify_checksums = true;
   const std::unique_ptr<rocksdb::Iterator> at(store_.db->NewIterator(options, open.handle.get()));
@@ -34,6 +36,19 @@ void ContentCheck::look_at_family(const ClosedStore::OpenFamily& open, std::uint
   }
   if (!at->status().ok())
     findings_.problem(fault_of(at->status(), fmt::format("{} cannot be read to its end", open.name)), kKeepAndRestore);
+}
+
+void ContentCheck::collect_sealed_fronts(const ClosedStore::OpenFamily& open) {
+  sealed_fronts_.clear();
+  const auto collect = [this](std::string_view key, std::string_view fronts) -> Result<bool> {
+    if (!is_sealed_ids_key(key)) return true;
+    for (; fronts.size() >= kIdFrontBytes; fronts.remove_prefix(kIdFrontBytes))
+      sealed_fronts_.emplace_back(front_of_id(fronts));
+    return true;
+  };
+  // What cannot be read is told by the look at all entries.
+  (void)scan(*store_.db, open.handle.get(), kSealedIdsPrefix, open.name, collect);
+  std::sort(sealed_fronts_.begin(), sealed_fronts_.end());
 }
 
 void ContentCheck::look_at_young() {
@@ -52,7 +67,7 @@ void ContentCheck::look_at_entry(const ClosedStore::OpenFamily& open, std::strin
                         kKeepAndRestore);
     return;
   }
-  if (is_records && is_text_key(key)) return;
+  if (is_records && (is_text_key(key) || is_sealed_ids_key(key))) return;
   if (store_.young_entry(open.family.kind, key) != nullptr) {
     // The old value counts no more, and must still be one.
     if (is_records) check_former_record(key, value);
@@ -151,6 +166,13 @@ void ContentCheck::look_at_indexes(const ClosedStore::OpenFamily& open, std::str
   const std::optional<RecordId> id = id_in_key(key, 0);
   const Result<Record> record = decode_record(without_reference(value), DecodeBody::no);
   if (!id || !record) return;
+  if (!std::binary_search(sealed_fronts_.begin(), sealed_fronts_.end(), front_of_id(key))) {
+    findings_.problem(
+        fmt::format("record {} is not among the sealed ids of {}: a retry of it would be taken for a first "
+                    "request",
+                    to_hex(*id), open.name),
+        kKeepAndRestore);
+  }
   const std::string_view key_text = front_of(without_reference(value)).key;
   if (store_.text_hash && !key_text.empty()) {
     std::string ignored;

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace oncekey {
 
@@ -35,7 +36,9 @@ class ContentCheck {
   void look_at_record(const Family& family, std::string_view key, std::string_view value);
   void look_at_job(std::string_view key, std::string_view value);
   void look_at_body(BodyFileKind kind, const RecordId& id, const BodyReference& body);
-  // A sealed record has entries in both indexes, and one among what is not settled unless it is.
+  void collect_sealed_fronts(const ClosedStore::OpenFamily& open);
+  // A sealed record is among the ids that its bucket knows, has entries in both indexes, and one among what is not
+  // settled unless it is.
   void look_at_indexes(const ClosedStore::OpenFamily& open, std::string_view key, std::string_view value);
   bool is_in_time_index(const ClosedStore::OpenFamily& open, Time first_received, std::string_view key);
   bool is_among_unsettled(const RecordId& id) const;
@@ -43,6 +46,7 @@ class ContentCheck {
   const ClosedStore& store_;
   StoreFindings& findings_;
   std::set<std::string> referred_;
+  std::vector<std::string> sealed_fronts_; // of the family that is looked at, in order
   std::unique_ptr<rocksdb::Iterator> time_iterator_;
   const rocksdb::ColumnFamilyHandle* time_family_ = nullptr;
 };

@@ -56,12 +56,13 @@ JournalStore::JournalStore(const JournalStoreOptions& options, OpenedDatabase op
       ballast_(folder_),
       db_(std::move(opened.db)),
       bucket_options_(std::move(opened.bucket_options)),
-      buckets_(*db_, bucket_options_, "", std::move(opened.buckets)),
-      job_buckets_(*db_, bucket_options_, kJobFamilies, std::move(opened.job_buckets)) {}
+      buckets_(*db_, bucket_options_, "", Buckets::Keys::ids, std::move(opened.buckets)),
+      job_buckets_(*db_, bucket_options_, kJobFamilies, Buckets::Keys::others, std::move(opened.job_buckets)) {}
 
 JournalStore::~JournalStore() {
-  maintenance_ = {}; // ends it
-  bodies_.reset();   // what it has written goes to the log
+  knowing_ = {}; // ends it
+  maintenance_ = {};
+  bodies_.reset(); // what it has written goes to the log
   if (journal_ == nullptr) return;
   const bool sound = journal_->healthy().ok();
   if (sound && clock_ != nullptr) {
@@ -339,6 +340,7 @@ StoreStats JournalStore::stats() const {
         stats.bytes_on_disk += value;
       if (db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateTableReadersMem, &value))
         stats.bytes_in_memory += value; // filters
+      if (bucket.known) stats.bytes_in_memory += bucket.known->bytes();
     }
   }
   if (!live->empty() &&
@@ -372,26 +374,36 @@ Status JournalStore::healthy() const {
   return may_begin();
 }
 
-Result<rocksdb::ColumnFamilyHandle*> JournalStore::family_of(const Family& family) {
+Result<rocksdb::ColumnFamilyHandle*> JournalStore::family_of(const Family& family,
+                                                             std::span<const SortedFiles::Line> lines) {
   if (family.bucket.end() <= clock_->now()) return nullptr;
   const Result<Bucket> bucket = (family.kind == FamilyKind::jobs ? job_buckets_ : buckets_).ensure(family.bucket);
   if (!bucket) return bucket.fault();
+  if (bucket->known) {
+    // Before the lines can be read there.
+    for (const SortedFiles::Line& line : lines) {
+      if (is_sealed_ids_key(line.key)) bucket->known->note(line.value);
+    }
+  }
   return bucket->family.get();
 }
 
-// The indexes by time and by the key's text, and the entries of what is not settled.
+// The indexes by time and by the key's text, the ids for KnownIds, and the entries of what is not settled.
 std::vector<SortedFiles::Derived> JournalStore::indexes_of(const YoungTable& changes, const LogEnd& sealed) {
   std::map<std::pair<Family, Time>, std::string> by_time;
+  std::map<Family, std::string> fronts;
   std::vector<SortedFiles::Derived> derived;
   for (const YoungTable::Entry& entry : changes.entries()) {
     if (entry.family.kind != FamilyKind::records || entry.erased) continue;
     const std::string_view key = changes.key_of(entry);
+    fronts[entry.family].append(front_of_id(key));
     const RecordFront record = front_of(without_reference(changes.value_of(entry)));
     by_time[{entry.family, record.first_received}].append(key);
     const std::optional<RecordId> id = id_in_key(key, 0);
     if (id && !record.key.empty()) derived.push_back({entry.family, text_key(text_hash_, record.key).append(key), {}});
     if (id && unsettled_.needs_entry(*id)) derived.push_back({kStoreFamily, key_with_id(kUnsettledPrefix, *id), {}});
   }
+  for (auto& [family, of_ids] : fronts) derived.push_back({family, sealed_ids_key(sealed.sequence), std::move(of_ids)});
   for (auto& [when, ids] : by_time)
     derived.push_back({when.first, time_key(when.second, sealed.sequence), std::move(ids)});
   return derived;
@@ -431,6 +443,14 @@ Status JournalStore::maintain() {
     if (*dropped != 0) log_.info("buckets_dropped", {{"buckets", *dropped}});
   }
   return ok_status();
+}
+
+void JournalStore::know_ids(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "known-ids");
+  const Status known = buckets_.load_known_ids(stop);
+  if (!known)
+    log_.warning("ids_not_read",
+                 {{"reason", known.fault().message}, {"meaning", "new keys are looked for in all files"}});
 }
 
 void JournalStore::maintain_in_background(const std::stop_token& stop) {

@@ -126,6 +126,7 @@ class JournalStore final : public Store {
   Status start(JournalStoreOptions& options);
   Status load_unsettled();
   void maintain_in_background(const std::stop_token& stop);
+  void know_ids(const std::stop_token& stop);
 
   Status look(const RecordId& id, Likely likely, KeyLook& found) const;
   // The record that was found, if there is one; of a large one without its headers and body.
@@ -158,7 +159,7 @@ class JournalStore final : public Store {
   void answer(std::unique_lock<std::mutex> lock, std::uint64_t sequence, Done<T>& done, T value) const;
 
   // For SortedFiles.
-  Result<rocksdb::ColumnFamilyHandle*> family_of(const Family& family);
+  Result<rocksdb::ColumnFamilyHandle*> family_of(const Family& family, std::span<const SortedFiles::Line> lines);
   std::vector<SortedFiles::Derived> indexes_of(const YoungTable& changes, const LogEnd& sealed);
 
   Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
@@ -212,6 +213,7 @@ class JournalStore final : public Store {
   std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
   bool witness_failed_ = false;            // and it was said
   std::jthread maintenance_;
+  std::jthread knowing_; // reads which ids the buckets have
 };
 
 } // namespace oncekey

@@ -24,7 +24,7 @@
 namespace oncekey {
 
 // The version of the layout as a whole (families, keys); single records carry their own.
-inline constexpr std::uint32_t kStoreFormat = 1;
+inline constexpr std::uint32_t kStoreFormat = 2;
 inline constexpr std::string_view kMetaFile = "meta";
 inline constexpr std::string_view kClockKey = "clock";
 inline constexpr std::string_view kLossKey = "loss";

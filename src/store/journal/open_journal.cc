@@ -294,15 +294,19 @@ Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions opt
   if (const Status started = store->start(options); !started) return started.fault();
   if (options.maintenance == Maintenance::in_background) {
     store->maintenance_ = std::jthread([at = store.get()](const auto& stop) { at->maintain_in_background(stop); });
+    store->knowing_ = std::jthread([at = store.get()](const auto& stop) { at->know_ids(stop); });
   }
   return store;
 }
 
 Status JournalStore::start(JournalStoreOptions& options) {
   rocksdb::DB& db = *db_;
-  const rocksdb::Options for_files(db.GetDBOptions(), bucket_options_);
+  rocksdb::Options for_files(db.GetDBOptions(), bucket_options_);
+  // These files are merged soon: compressing them is work for nothing. A writer of files takes the last level's word.
+  for_files.compression_per_level = {rocksdb::kNoCompression};
   Result<std::unique_ptr<SortedFiles>> sorted = SortedFiles::open(
-      db, for_files, folder_ + "/new", [this](const Family& family) { return family_of(family); },
+      db, for_files, folder_ + "/new",
+      [this](const Family& family, std::span<const SortedFiles::Line> lines) { return family_of(family, lines); },
       [this](const YoungTable& changes, const LogEnd& sealed) { return indexes_of(changes, sealed); });
   if (!sorted) return std::move(sorted).fault();
   sorted_ = *std::move(sorted);

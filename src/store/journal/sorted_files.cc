@@ -98,7 +98,7 @@ Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed)
   std::vector<rocksdb::IngestExternalFileArg> files;
   for (auto& [family, lines] : by_family) {
     const Result<rocksdb::ColumnFamilyHandle*> handle =
-        family.kind == FamilyKind::store ? db_.DefaultColumnFamily() : family_of_(family);
+        family.kind == FamilyKind::store ? db_.DefaultColumnFamily() : family_of_(family, lines);
     if (!handle) return handle.fault();
     if (*handle == nullptr) continue;
     // A name is never used twice: the file of before may be one of the database's by now.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,19 @@ Result<LogEnd> read_sealed_mark(rocksdb::DB& db);
 
 class SortedFiles final : public ColdStore {
  public:
-  // The column family of such a family; null if everything in it has expired.
-  using FamilyOf = std::function<Result<rocksdb::ColumnFamilyHandle*>(const Family& family)>;
+  // One entry of a file.
+  struct Line {
+    Line(std::string_view line_key, std::string_view line_value, bool is_erased = false);
+    bool operator<(const Line& other) const { return front != other.front ? front < other.front : key < other.key; }
+
+    std::uint64_t front; // the key's first bytes as a number in the same order: most keys differ there
+    std::string_view key;
+    std::string_view value;
+    bool erased;
+  };
+  // The column family of such a family; null if everything in it has expired. It hears what is about to come there.
+  using FamilyOf =
+      std::function<Result<rocksdb::ColumnFamilyHandle*>(const Family& family, std::span<const Line> lines)>;
 
   // Entries that a sealed segment gets beside its own: indexes. None of their keys is in the segment.
   struct Derived {
@@ -45,16 +57,6 @@ class SortedFiles final : public ColdStore {
   [[nodiscard]] std::unique_lock<std::mutex> pin() { return std::unique_lock(taking_); }
 
  private:
-  // One entry of a file.
-  struct Line {
-    Line(std::string_view line_key, std::string_view line_value, bool is_erased = false);
-    bool operator<(const Line& other) const { return front != other.front ? front < other.front : key < other.key; }
-
-    std::uint64_t front; // the key's first bytes as a number in the same order: most keys differ there
-    std::string_view key;
-    std::string_view value;
-    bool erased;
-  };
   SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of, Derive derive);
   Status try_to_take(const YoungTable& changes, const LogEnd& sealed);
   Result<std::string> write_file(const std::string& name, std::vector<Line>& lines) const;

@@ -36,7 +36,8 @@ class SortedFilesTest : public ::testing::Test {
     db_->DestroyColumnFamilyHandle(handles[0]);
     bucket_ = handles[1];
     auto files = SortedFiles::open(
-        *db_, options, folder_ + "/new", [this](const Family& family) { return family == kBucket ? bucket_ : nullptr; },
+        *db_, options, folder_ + "/new",
+        [this](const Family& family, auto) { return family == kBucket ? bucket_ : nullptr; },
         [this](const YoungTable&, const LogEnd&) { return derived_; });
     ASSERT_TRUE(files) << files.fault().message;
     files_ = *std::move(files);

@@ -1,6 +1,7 @@
 // tuning: how RocksDB is set up for us, every number with its reason.
 #pragma once
 
+#include "store/journal/known_ids.h"
 #include "store/journal/text_index.h"
 #include "store/journal/time_index.h"
 
@@ -27,8 +28,9 @@ inline constexpr int kOpenFilesMax = 256;
 // Large, so that their number stays below that: a bucket of a hundred million keys has about forty.
 inline constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 30;
 
-// Which keys the filters have: those of records, which each first claim asks for in vain. Entries of the indexes by
-// time and by text are only scanned for, and would make the filters three times as large.
+// Which keys the filters have: those of records. KnownIds keeps most looks for new ids away from them; they tell which
+// of a bucket's files has an old one. Entries of the indexes by time and by text are only scanned for, and would make
+// the filters three times as large.
 //
 // RocksDB calls this a prefix extractor, and would let an iterator skip files by it: every iterator needs
 // total_order_seek (passing_by() in database.h).
@@ -37,7 +39,8 @@ class FilteredKeys final : public rocksdb::SliceTransform {
   const char* Name() const override { return "oncekey.FilteredKeys"; }
   rocksdb::Slice Transform(const rocksdb::Slice& key) const override { return key; }
   bool InDomain(const rocksdb::Slice& key) const override {
-    return !is_time_key(key.ToStringView()) && !is_text_key(key.ToStringView());
+    const std::string_view text = key.ToStringView();
+    return !is_time_key(text) && !is_text_key(text) && !is_sealed_ids_key(text);
   }
 };
 
@@ -94,6 +97,8 @@ inline rocksdb::ColumnFamilyOptions bucket_options() {
   // Ids are hashes: every file overlaps every other, and levelled compaction would rewrite a level for each file. A
   // bucket lives a few files' worth and is dropped; merging files of like size touches each record few times.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  // Late: new keys are kept away from the files by KnownIds, and an old one is found by their filters.
+  options.level0_file_num_compaction_trigger = 12;
   // The youngest files are merged soon: compressing them is work for nothing.
   options.compression_per_level = {rocksdb::kNoCompression, fastest_compression()};
   return options;
