@@ -85,6 +85,27 @@ class CheckTest(FolderTest):
             "check.toml:3: tls_cert FOLDER/damaged.crt: a certificate in it is damaged; give a PEM file with the "
             "certificate chain")
 
+    def test_a_certificate_that_openssl_refuses_is_noticed(self):
+        def openssl(*words):
+            subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
+
+        openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-days", "2", "-subj", "/CN=short", "-keyout",
+                "short.key", "-out", "short.crt")
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-keyout", "old.key", "-out", "old.csr")
+        openssl("x509", "-req", "-sha1", "-days", "2", "-in", "old.csr", "-CA", "one.crt", "-CAkey", "one.key",
+                "-CAcreateserial", "-out", "old.crt")
+        for name, reason in (("short", "ee key too small; its keys need at least 2048 bits (RSA) or 224 bits (EC)"),
+                             ("old", "ca md too weak; let it be signed with SHA-256 or better")):
+            settings = {"tls_cert": self.path(f"{name}.crt"), "tls_key": self.path(f"{name}.key")}
+            self.assert_refused(settings, f"check.toml:3: tls_cert FOLDER/{name}.crt: OpenSSL refuses it: {reason}")
+            self.assertIn(f"{name}.crt: OpenSSL refuses it: {reason}", self.serve_says(settings))
+
+    def serve_says(self, settings):
+        gateway = Gateway("http://127.0.0.1:9", **settings)
+        self.addCleanup(gateway.remove)
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
+        return gateway.log
+
     def test_a_destinations_authority_is_named_as_it_is_called(self):
         destination = {"name": "billing", "url": "https://127.0.0.1:9090/b", "ca": self.path("one.key")}
         self.assert_refused(
