@@ -1,5 +1,4 @@
 #include "base/durations.h"
-#include "base/line_file.h"
 #include "cli/subcommand.h"
 #include "cli/views.h"
 #include "config/load.h"
@@ -94,8 +93,7 @@ void print_json(const ReadConfig& read, const std::vector<std::string>& warnings
   out << json::serialize(all) << "\n";
 }
 
-// Adds the checks that reading a configuration does not make: the rest of the store's URL with the files it names, and
-// the path of the access log.
+// Adds the checks that reading a configuration does not make: the rest of the store's URL with the files it names.
 ReadConfig read_for_check(const std::string& path) {
   ServeFlags flags;
   flags.config = path;
@@ -106,8 +104,6 @@ ReadConfig read_for_check(const std::string& path) {
     read.findings.push_back({line->second, setting, fmt::format("{}: {}", setting, usable.fault().message)});
   };
   add("store", check_store_url(read.config.store));
-  const std::string& access_log = read.config.access_log;
-  add("access_log", access_log == "off" ? ok_status() : LineFile::check(access_log));
   std::stable_sort(read.findings.begin(), read.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.line < b.line; });
   return read;

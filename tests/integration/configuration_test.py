@@ -106,6 +106,19 @@ class CheckTest(FolderTest):
         self.assertEqual(gateway.start_expecting_refusal(), 1)
         return gateway.log
 
+    def test_a_store_behind_a_symbolic_link_to_nothing_is_noticed(self):
+        (self.folder / "dangling").symlink_to("nothing-there")
+        for store in ("dangling", "dangling/data"):
+            code, output = self.check({**UPSTREAM, "store": f"journal:{store}"})
+            self.assertEqual((code, output), (1, f"check.toml:2: store journal:{store}: dangling is a symbolic link to "
+                                                 "nothing; make what it points to, or remove it\n"))
+
+    def test_an_access_log_where_nothing_is_kept_is_noticed(self):
+        self.assert_refused({"access_log": "/proc/x.log"},
+                            "check.toml:3: access_log: /proc/x.log: /proc/ belongs to the kernel and keeps no files; "
+                            "name a folder on a disk")
+        self.assertIn("/proc/x.log", run_cli("doctor", "check.toml", cwd=self.folder).stdout)
+
     def test_a_destinations_authority_is_named_as_it_is_called(self):
         destination = {"name": "billing", "url": "https://127.0.0.1:9090/b", "ca": self.path("one.key")}
         self.assert_refused(
