@@ -4,6 +4,7 @@
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
+#include "cli/config_as_serve.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/machine.h"
@@ -55,7 +56,7 @@ class Doctor {
   explicit Doctor(const ServeFlags& flags) : flags_(flags), log_(LogLevel::error) {}
 
   std::vector<Diagnosis> examine() {
-    ReadConfig read = read_config(flags_, NamedFiles::looked_at);
+    ReadConfig read = read_config_as_serve(flags_);
     for (const Finding& finding : read.findings) problem("config", shown(finding, read.file_name));
     if (!read.findings.empty()) return std::move(out_);
     config_ = std::move(read.config);

@@ -113,6 +113,13 @@ class CheckTest(FolderTest):
             self.assertEqual((code, output), (1, f"check.toml:2: store journal:{store}: dangling is a symbolic link to "
                                                  "nothing; make what it points to, or remove it\n"))
 
+    def test_an_audit_log_that_is_none_is_noticed(self):
+        (self.folder / "notes.txt").write_text("bread, milk\n")
+        said = "notes.txt: is not an audit log; move it away, or give another path"
+        self.assert_refused({"audit_log": "notes.txt"}, f"check.toml:3: audit_log: {said}")
+        self.assertIn(said, run_cli("doctor", "check.toml", cwd=self.folder).stdout)
+        self.assertIn(said, self.serve_says({"audit_log": self.path("notes.txt")}))
+
     def test_an_access_log_where_nothing_is_kept_is_noticed(self):
         self.assert_refused({"access_log": "/proc/x.log"},
                             "check.toml:3: access_log: /proc/x.log: /proc/ belongs to the kernel and keeps no files; "
