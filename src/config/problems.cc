@@ -1,6 +1,7 @@
 #include "config/problems.h"
 
 #include "base/durations.h"
+#include "base/url.h"
 #include "core/record_codec.h"
 
 #include <fmt/format.h>
@@ -93,10 +94,29 @@ class Checks {
       add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
   }
 
+  struct NamedAddress {
+    const char* setting;
+    const Address& address;
+  };
+  void ports(const NamedAddress& one, const NamedAddress& other) {
+    if (!collide(one.address, other.address)) return;
+    const auto text = [](const Address& address) { return host_and_port(address.host, address.port); };
+    if (one.address.host == other.address.host)
+      add({one.setting, other.setting}, "{0} and {1} are the same address: give the {0} listener a port of its own",
+          one.setting, other.setting);
+    else
+      add({one.setting, other.setting},
+          "{0} ({2}) and {1} ({3}) take the same port of one address: give the {0} listener a port of its own",
+          one.setting, other.setting, text(one.address), text(other.address));
+  }
+
   void listeners() {
     const Config& config = config_;
-    if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
-      add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
+    ports({"admin", config.admin}, {"listen", config.listen});
+    if (config.outbox) {
+      ports({"outbox", *config.outbox}, {"listen", config.listen});
+      ports({"outbox", *config.outbox}, {"admin", config.admin});
+    }
     if (config.outbox && config.outbox_token.empty() && !is_loopback(*config.outbox))
       add({"outbox"},
           "outbox is on an address that others can reach, and outbox_token is not set: any machine that reaches it "
