@@ -120,6 +120,18 @@ class CheckTest(FolderTest):
         self.assertIn(said, run_cli("doctor", "check.toml", cwd=self.folder).stdout)
         self.assertIn(said, self.serve_says({"audit_log": self.path("notes.txt")}))
 
+    def test_one_file_for_both_logs_is_noticed(self):
+        (self.folder / "also.log").symlink_to("one.log")
+        for other in ("one.log", "./one.log", self.path("one.log"), "also.log"):
+            self.assert_refused({"access_log": other, "audit_log": "one.log"},
+                                f"check.toml:3: access_log and the audit log are one file, "
+                                f"{other.replace(str(self.folder), 'FOLDER')}: its lines would break the audit log's "
+                                "chain; give access_log another path")
+        gateway = Gateway("http://127.0.0.1:9", access_log="one.log", audit_log="./one.log")
+        self.addCleanup(gateway.remove)
+        self.assertNotEqual(gateway.start_expecting_refusal(), 0)
+        self.assertIn("access_log and the audit log are one file", gateway.log)
+
     def test_an_access_log_where_nothing_is_kept_is_noticed(self):
         self.assert_refused({"access_log": "/proc/x.log"},
                             "check.toml:3: access_log: /proc/x.log: /proc/ belongs to the kernel and keeps no files; "
