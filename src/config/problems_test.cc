@@ -218,6 +218,7 @@ TEST(SafeCombinations, AreAllowed) {
            "listen = \"127.0.0.1:8081\"\nadmin = \"127.0.0.2:8081\"",
            "listen = \"127.0.0.1:8081\"\nadmin = \"[::1]:8081\"",
            "store = \"memory:\"\naccess_log = \"one.log\"\naudit_log = \"two.log\"",
+           "admin_token = \"0$aaaaaaaaaaaaaaaaaaaaaaaaa/aa\"",
            "[[route]]\npath = \"/v1/*\"\n[[route]]\npath = \"/*\"",
            "[[route]]\npath = \"/*\"\nmethods = \"POST\"\n[[route]]\npath = \"/v1/*\"\nmethods = \"DELETE\"",
            "[[route]]\npath = \"/a\"\nkey_from = [\"header:X\", \"fingerprint\"]\nwindow = \"5m\"",
