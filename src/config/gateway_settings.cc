@@ -149,11 +149,15 @@ Status check_origin(std::string_view origin) {
 Result<std::vector<std::string>> as_origins(const Node& node) {
   auto texts = as_texts(node);
   if (!texts) return texts;
+  std::vector<std::string> wrong;
   for (const std::string& text : *texts) {
-    if (text == "*" && texts->size() > 1) return invalid("\"*\" allows all origins: write it alone");
-    if (text == "*") continue;
-    if (const Status good = check_origin(text); !good) return good.fault();
+    if (text == "*") {
+      if (texts->size() > 1) wrong.emplace_back("\"*\" allows all origins: write it alone");
+    } else if (const Status good = check_origin(text); !good) {
+      wrong.push_back(good.fault().message);
+    }
   }
+  if (!wrong.empty()) return invalid("{}", fmt::join(wrong, "; "));
   return texts;
 }
 
