@@ -17,7 +17,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import fresh_key
-from support.gateway import PROJECT, Gateway, free_port, run_cli, toml
+from support.gateway import PROJECT, Gateway, binary, free_port, run_cli, toml
+from support.local_users import NOBODY, needs_root
 from support.store_formats import set_meta_format
 from support.upstream import Upstream, answers, held
 from support.waiting import poll_until
@@ -282,6 +283,26 @@ class DoctorTest(FolderTest):
         self.assertIn("another process has this port", said["listen"]["text"])
         self.assertEqual(said["upstream"]["status"], "problem")
         self.assertIn("cannot be resolved", said["upstream"]["text"])
+
+    def test_an_address_that_no_other_process_has_gets_advice_of_its_own(self):
+        said = self.doctor({**UPSTREAM, "store": "memory:", "listen": "192.0.2.1:8080"})
+        self.assertEqual(said["listen"]["next"], "choose an address that this machine has: `ip address` lists them")
+
+    @needs_root()
+    def test_a_low_port_without_the_right_to_it_gets_advice_of_its_own(self):
+        lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+        if lowest < 2:
+            self.skipTest("every user may have every port here")
+        config = self.folder / "low.toml"
+        config.write_text(toml({**UPSTREAM, "store": "memory:", "listen": f"127.0.0.1:{lowest - 1}"}))
+        self.folder.chmod(0o755)
+        opened = os.open(binary(), os.O_RDONLY)
+        self.addCleanup(os.close, opened)
+        done = subprocess.run([binary(), "doctor", str(config)], executable=f"/proc/self/fd/{opened}", pass_fds=[opened],
+                              user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, check=False)
+        self.assertRegex(done.stdout, r"problem +listen +127\.0\.0\.1:\d+: Permission denied")
+        self.assertIn("CAP_NET_BIND_SERVICE", done.stdout)
+        self.assertNotIn("stop the other process", done.stdout)
 
     def test_a_certificate_that_is_not_trusted_is_a_problem(self):
         self.make_certificate("upstream")
