@@ -15,7 +15,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 
 # It decides for itself what OpenSSL's headers declare, which a file in front of it would decide in its place.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/crypto.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
+oncekey_room(base FOLDER base LINKS OpenSSL::SSL OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
 # Below http, the Redis client and what uses them: tasks, timers, sockets with TLS.
 oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)

@@ -42,12 +42,21 @@ void add_number(std::string& out, std::string_view name, std::uint64_t number) {
   out.append(",\"").append(name).append("\":").append(fmt::format_int(number).c_str());
 }
 
+Status is_regular(int fd, const std::string& path) {
+  struct stat entry {};
+  if (::fstat(fd, &entry) != 0) return unavailable(reason_of(path, errno));
+  if (!S_ISREG(entry.st_mode)) return invalid(fmt::format("{}: is not a regular file", path));
+  return ok_status();
+}
+
+Fault no_audit_log(const std::string& path) {
+  return invalid(fmt::format("{}: is not an audit log; move it away, or give another path", path));
+}
+
 Result<AuditFd> open_to_append(const std::string& path) {
   AuditFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR));
   if (file.get() < 0) return unavailable(reason_of(path, errno));
-  struct stat entry {};
-  if (::fstat(file.get(), &entry) != 0) return unavailable(reason_of(path, errno));
-  if (!S_ISREG(entry.st_mode)) return invalid(fmt::format("{}: is not a regular file", path));
+  if (const Status regular = is_regular(file.get(), path); !regular) return regular.fault();
   if (const Status narrowed = make_private(path); !narrowed) return narrowed.fault();
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
     return invalid(fmt::format(
@@ -94,6 +103,15 @@ std::optional<AuditTail> tail_of_rotated(const std::string& path, const ChainHas
 
 } // namespace
 
+Status AuditLog::check(const std::string& path) {
+  const AuditFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return errno == ENOENT ? ok_status() : Status(unavailable(reason_of(path, errno)));
+  if (const Status regular = is_regular(file.get(), path); !regular) return regular;
+  // The key matters to what follows only: any will do to find the last line.
+  if (size_of(file.get()) > 0 && !tail_of(file.get(), ChainHash("any"))) return no_audit_log(path);
+  return ok_status();
+}
+
 Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options) {
   const std::filesystem::path folder = std::filesystem::path(options.path).parent_path();
   if (!folder.empty()) {
@@ -104,8 +122,7 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options) {
   const ChainHash hash(options.key);
   const bool empty = size_of(file->get()) == 0;
   std::optional<AuditTail> found = empty ? tail_of_rotated(options.path, hash) : tail_of(file->get(), hash);
-  if (!found && !empty)
-    return invalid(fmt::format("{}: is not an audit log; move it away, or give another path", options.path));
+  if (!found && !empty) return no_audit_log(options.path);
   const bool continues = found.has_value();
   AuditTail tail = found.value_or(AuditTail{});
   if (empty) {

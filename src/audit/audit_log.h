@@ -63,6 +63,8 @@ class AuditLog {
   // Writes the line "opened", which says what was found. A fault if the file cannot be written, is no audit log, or is
   // written by another process.
   static Result<std::unique_ptr<AuditLog>> open(Options options);
+  // Whether the file is there and open() would refuse it, whichever process writes it. Makes and changes nothing.
+  static Status check(const std::string& path);
   // Writes the line "closed" and keeps the last head.
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;

@@ -107,6 +107,19 @@ class AuditLogTest : public testing::Test {
   Log log_{LogLevel::error};
 };
 
+TEST_F(AuditLogTest, WhatIsNoAuditLogIsFoundWithoutOpeningIt) {
+  EXPECT_TRUE(AuditLog::check(path_)) << "it is made at start";
+  EXPECT_FALSE(fs::exists(path_)) << "and not by the check";
+  std::ofstream(path_) << "bread, milk\n";
+  const Status checked = AuditLog::check(path_);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.fault().message, path_ + ": is not an audit log; move it away, or give another path");
+  fs::remove(path_);
+  const auto log = open();
+  EXPECT_TRUE(AuditLog::check(path_)) << "while a process writes it";
+  EXPECT_FALSE(AuditLog::check(folder_.native()));
+}
+
 TEST_F(AuditLogTest, LinesOfSeveralRunsAreOneChain) {
   write({"a", "b"});
   write({"c"});

@@ -5,6 +5,7 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include <fmt/format.h>
@@ -97,6 +98,23 @@ Result<PrivateKey> read_key(const std::string& path) {
   return invalid(fmt::format("{}: {}; give the PEM private key of the certificate", path, instead));
 }
 
+// "FILE: ca md too weak: …". Takes the first error out of OpenSSL's queue and empties it. `wanted` is for a file that
+// OpenSSL cannot read.
+std::string openssl_objection(const std::string& file, std::string_view wanted) {
+  const unsigned long code = ERR_get_error();
+  ERR_clear_error();
+  const int reason = ERR_GET_REASON(code);
+  if (ERR_SYSTEM_ERROR(code)) return fmt::format("{}: {}; {}", file, std::strerror(reason), wanted);
+  const char* const named = ERR_reason_error_string(code);
+  const std::string_view text = named == nullptr ? "OpenSSL cannot use it" : named;
+  if (ERR_GET_LIB(code) == ERR_LIB_SSL && (reason == SSL_R_EE_KEY_TOO_SMALL || reason == SSL_R_CA_KEY_TOO_SMALL))
+    return fmt::format("{}: OpenSSL refuses it: {}; its keys need at least 2048 bits (RSA) or 224 bits (EC)", file,
+                       text);
+  if (ERR_GET_LIB(code) == ERR_LIB_SSL && reason == SSL_R_CA_MD_TOO_WEAK)
+    return fmt::format("{}: OpenSSL refuses it: {}; let it be signed with SHA-256 or better", file, text);
+  return fmt::format("{}: {}; {}", file, text, wanted);
+}
+
 std::string text_of(const ASN1_STRING* text) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
           static_cast<std::size_t>(ASN1_STRING_length(text))};
@@ -154,6 +172,17 @@ std::string name_text(const CertificateName& name) {
   return {text, static_cast<std::size_t>(length)};
 }
 
+std::optional<PemFinding> use_key_pair(ssl_ctx_st& context, const std::string& certificate_file,
+                                       const std::string& key_file) {
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate_chain_file(&context, certificate_file.c_str()) != 1)
+    return PemFinding{PemFinding::In::certificate,
+                      openssl_objection(certificate_file, "give a PEM file with the certificate chain")};
+  if (SSL_CTX_use_PrivateKey_file(&context, key_file.c_str(), SSL_FILETYPE_PEM) != 1)
+    return PemFinding{PemFinding::In::key, openssl_objection(key_file, "give the PEM private key of the certificate")};
+  return std::nullopt;
+}
+
 std::vector<PemFinding> check_key_pair(const std::string& certificate_file, const std::string& key_file) {
   std::vector<PemFinding> findings;
   Result<std::vector<Certificate>> chain = std::vector<Certificate>{};
@@ -172,6 +201,11 @@ std::vector<PemFinding> check_key_pair(const std::string& certificate_file, cons
                                     "the listener's own",
                                     key_file, certificate_file)});
   }
+  if (!findings.empty() || certificate_file.empty()) return findings;
+  const std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context(SSL_CTX_new(TLS_server_method()));
+  if (!context) return findings;
+  if (std::optional<PemFinding> refused = use_key_pair(*context, certificate_file, key_file))
+    findings.push_back(*std::move(refused));
   return findings;
 }
 

@@ -7,8 +7,9 @@
 
 #include <vector>
 
-// OpenSSL's X509, which only its own headers may name.
+// OpenSSL's X509 and SSL_CTX, which only its own headers may name.
 struct x509_st;
+struct ssl_ctx_st;
 
 namespace oncekey {
 
@@ -38,7 +39,13 @@ struct PemFinding {
   std::string text; // "FILE: what is wrong; what to do"
 };
 
-// The certificate chain and private key of a listener. Either may be empty: the other is looked at alone.
+// Gives the context the certificate chain and private key to show, or says what OpenSSL has against them: a key that is
+// too short, say, or a signature with SHA-1.
+std::optional<PemFinding> use_key_pair(ssl_ctx_st& context, const std::string& certificate_file,
+                                       const std::string& key_file);
+
+// The certificate chain and private key of a listener. Either may be empty: the other is looked at alone. Both are also
+// tried as a listener uses them.
 std::vector<PemFinding> check_key_pair(const std::string& certificate_file, const std::string& key_file);
 
 // A file of certificates to trust. A fault's message has the form of PemFinding::text.

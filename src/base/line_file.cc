@@ -44,9 +44,11 @@ Status LineFile::check(const std::string& path) {
   const bool there = ::access(path.c_str(), F_OK) == 0;
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int missing = there ? ::access(path.c_str(), W_OK) : ::access(folder.c_str(), W_OK | X_OK);
+  const int missing = there ? ::access(path.c_str(), W_OK) : ::access(folder.c_str(), F_OK);
   if (missing != 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
-  return ok_status();
+  if (there) return ok_status();
+  const std::optional<std::string> why = why_no_new_file_in(folder);
+  return why ? Status(invalid(fmt::format("{}: {}", path, *why))) : ok_status();
 }
 
 LineFile::LineFile(std::string path, int fd, Log& log)

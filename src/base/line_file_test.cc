@@ -61,6 +61,7 @@ TEST_F(LineFileTest, AFolderThatIsNotThereIsAFault) {
   ASSERT_FALSE(checked.ok());
   EXPECT_EQ(checked.fault().message, file.fault().message);
   EXPECT_FALSE(LineFile::check(testing::TempDir()).ok()) << "a folder is not a file";
+  EXPECT_FALSE(LineFile::check("/proc/lines").ok()) << "no file can be made there, whatever the folder's mode says";
   EXPECT_TRUE(LineFile::check(path_).ok());
   EXPECT_NE(::access(path_.c_str(), F_OK), 0) << "looking does not make it";
   EXPECT_TRUE(LineFile::check("-").ok());

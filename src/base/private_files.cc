@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +26,15 @@ constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
 Fault failed(std::string_view doing, const std::string& path) {
   return unavailable(fmt::format("{} {} failed: {}", doing, path, std::strerror(errno)));
+}
+
+// File systems of the kernel (/proc, /sys): nothing can be kept there, whatever their permissions say.
+bool is_kernel_file_system(const std::string& folder) {
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  const auto type = static_cast<unsigned long>(status.f_type);
+  return type == PROC_SUPER_MAGIC || type == SYSFS_MAGIC || type == DEBUGFS_MAGIC || type == CGROUP_SUPER_MAGIC ||
+         type == CGROUP2_SUPER_MAGIC;
 }
 
 // A new file with this content under a name that is not in use; nothing is left behind if it fails.
@@ -189,6 +200,14 @@ bool sync_folder_of(const std::string& path) {
   const bool synced = ::fsync(fd) == 0;
   ::close(fd);
   return synced;
+}
+
+std::optional<std::string> why_no_new_file_in(const std::string& folder) {
+  if (is_kernel_file_system(folder))
+    return fmt::format("{} belongs to the kernel and keeps no files; name a folder on a disk", folder);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return fmt::format("this user cannot write to {}: {}", folder, std::strerror(errno));
+  return std::nullopt;
 }
 
 void set_core_dumps(CoreDumps dumps) {

@@ -43,6 +43,9 @@ int write_all(int fd, std::string_view bytes);
 // Makes the name of a new file as durable as its content: a name survives a power cut once its folder is synced.
 bool sync_folder_of(const std::string& path);
 
+// Why no file can be made in this folder, which exists: it is the kernel's, or this user may not.
+std::optional<std::string> why_no_new_file_in(const std::string& folder);
+
 // A core dump holds the bodies, keys and tokens that were in memory when the process crashed, and goes to a place that
 // others may read. Forbidden, whatever limits the shell has set, before the first secret is read; allowed, up to the
 // hard limit that the process was started with. The same switch keeps other processes of the same user from reading the

@@ -1,15 +1,12 @@
 #include "base/durations.h"
-#include "base/line_file.h"
+#include "cli/config_as_serve.h"
 #include "cli/subcommand.h"
 #include "cli/views.h"
 #include "config/load.h"
 #include "core/policy_text.h"
-#include "store/open_store.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 namespace oncekey {
 namespace {
@@ -94,29 +91,12 @@ void print_json(const ReadConfig& read, const std::vector<std::string>& warnings
   out << json::serialize(all) << "\n";
 }
 
-// Adds the checks that reading a configuration does not make: the rest of the store's URL with the files it names, and
-// the path of the access log.
-ReadConfig read_for_check(const std::string& path) {
-  ServeFlags flags;
-  flags.config = path;
-  ReadConfig read = read_config(flags, NamedFiles::looked_at);
-  const auto add = [&](const std::string& setting, const Status& usable) {
-    const auto line = read.lines.find(setting);
-    if (usable || line == read.lines.end()) return;
-    read.findings.push_back({line->second, setting, fmt::format("{}: {}", setting, usable.fault().message)});
-  };
-  add("store", check_store_url(read.config.store));
-  const std::string& access_log = read.config.access_log;
-  add("access_log", access_log == "off" ? ok_status() : LineFile::check(access_log));
-  std::stable_sort(read.findings.begin(), read.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.line < b.line; });
-  return read;
-}
-
 } // namespace
 
 int run_check(const std::string& path, Output output, const Console& console) {
-  const ReadConfig read = read_for_check(path);
+  ServeFlags flags;
+  flags.config = path;
+  const ReadConfig read = read_config_as_serve(flags);
   const Config& config = read.config;
   std::vector<std::string> warnings;
   if (read.findings.empty()) {

@@ -4,6 +4,7 @@
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
+#include "cli/config_as_serve.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/machine.h"
@@ -55,7 +56,7 @@ class Doctor {
   explicit Doctor(const ServeFlags& flags) : flags_(flags), log_(LogLevel::error) {}
 
   std::vector<Diagnosis> examine() {
-    ReadConfig read = read_config(flags_, NamedFiles::looked_at);
+    ReadConfig read = read_config_as_serve(flags_);
     for (const Finding& finding : read.findings) problem("config", shown(finding, read.file_name));
     if (!read.findings.empty()) return std::move(out_);
     config_ = std::move(read.config);
@@ -114,12 +115,26 @@ class Doctor {
     const std::string where = host_and_port(address.host, address.port);
     const Status bound = Listener(loop).listen(address.host, address.port);
     if (bound) return ok(setting, fmt::format("{} is free", where));
+    if (bound.fault().kind != FaultKind::conflict)
+      return problem(setting, fmt::format("{}: {}", where, bound.fault().message),
+                     next_for_address(address, bound.fault()));
     if (gateway_runs_)
       return warning(setting,
                      fmt::format("{}: {}, probably the gateway that holds the store", where, bound.fault().message),
                      "nothing, if that gateway is this one");
     problem(setting, fmt::format("{}: {}", where, bound.fault().message),
             "stop the other process, or choose another address");
+  }
+
+  // For an address that no other process has.
+  static std::string next_for_address(const Address& address, const Fault& fault) {
+    if (fault.message == std::error_code(EACCES, std::system_category()).message())
+      return fmt::format(
+          "ports below 1024 are the administrator's: choose a higher port, or allow port {} with "
+          "AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit or `setcap "
+          "cap_net_bind_service=+ep` on the binary",
+          address.port);
+    return "choose an address that this machine has: `ip address` lists them";
   }
 
   void certificates() {

@@ -185,9 +185,11 @@ void Reloader::take_on(Next& next) {
   if (parts_.keeper != nullptr) parts_.keeper->reread_files();
   if (next.sealing_keys) {
     parts_.sealer->use(std::move(next.sealing_keys));
-    if (const Status resealed = reseal_secret(running_.config.store, *parts_.sealer); !resealed)
-      log_.warning("secret_not_sealed",
-                   {{"store", masked_url(running_.config.store)}, {"reason", resealed.fault().message}});
+    // A shared store does so by itself, and this loop does not wait for one.
+    const std::string& store = running_.config.store;
+    const Status resealed = folder_of_store(store) ? reseal_secret(store, *parts_.sealer, log_) : ok_status();
+    if (!resealed)
+      log_.warning("secret_not_sealed", {{"store", masked_url(store)}, {"reason", resealed.fault().message}});
   }
   parts_.clients.use_tls(std::move(next.for_clients));
   parts_.operators.use_tls(std::move(next.for_operators));

@@ -48,6 +48,12 @@ Result<std::unique_ptr<Sealer>> load_sealer(const Config& config, Log& log) {
   return std::make_unique<Sealer>(std::move(keys).value());
 }
 
+void seal_secret(const std::string& store, Sealer& sealer, Log& log) {
+  sealer.let_reseal();
+  if (const Status sealed = reseal_secret(store, sealer, log); !sealed)
+    log.warning("secret_not_sealed", {{"store", masked_url(store)}, {"reason", sealed.fault().message}});
+}
+
 StoreOptions store_options(const Config& config, const Sealer* sealer, Log& log) {
   const auto end_process = [&log](const std::string& reason) {
     // Whether earlier writes are on disk is unknown now: no answer may leave any more.
@@ -159,11 +165,14 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
   // After the keeper has noted what the files look like: a change from here on is read again.
   if (const Status loaded = shared.trust.load_files(); !loaded) return refuse(loaded.fault());
 
+  if (!took(open_audit_log(config, shared.name, log), audit)) return 1;
   // A start that has failed before this changes nothing: the gateway of before starts again as it did.
   if (!took(identity_basis_of(config), basis)) return 1;
   if (const Status known = remember_identity(config.store, basis, change, log); !known) return refuse(known.fault());
+  // Nothing refuses the start from here on, and nothing was sealed yet. A crash before this leaves a store that opens
+  // with the key and without it; a crash behind it one that asks for the key, as every later one does.
+  if (sealer) seal_secret(config.store, *sealer, log);
 
-  if (!took(open_audit_log(config, shared.name, log), audit)) return 1;
   shared.audit = audit.get();
   if (audit) admin.reads_audit_log();
   if (audit && change == IdentityChange::accepted)

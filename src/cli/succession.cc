@@ -1,5 +1,6 @@
 #include "cli/succession.h"
 
+#include "cli/config_as_serve.h"
 #include "cli/identity_memory.h"
 
 #include <fmt/format.h>
@@ -36,7 +37,7 @@ Status check_before_taking_over(const ServeFlags& flags, const Config& config, c
         "again");
   }
   if (config.listen.port == 0) return invalid("--take-over needs a port in listen, to find the running gateway by");
-  const ReadConfig read = read_config(flags, NamedFiles::looked_at);
+  const ReadConfig read = read_config_as_serve(flags);
   if (!read.findings.empty()) return invalid(shown(read.findings.front(), read.file_name));
   if (Status format = check_store_format(config.store); !format) return format;
   if (Status opened = check_sealed_secret(config.store, sealer); !opened) return opened;

@@ -65,6 +65,44 @@ TEST(Loopback, IsTheWholeOfItsNetworkAndNothingElse) {
     EXPECT_FALSE(is_loopback({host, 1})) << host;
 }
 
+TEST(Addresses, CollideWhereOneListenerTakesTheOthersConnections) {
+  const struct {
+    const char* one;
+    const char* other;
+    bool collide;
+  } cases[] = {
+      {"127.0.0.1:80", "127.0.0.1:80", true},     {"127.0.0.1:80", "127.0.0.1:81", false},
+      {"127.0.0.1:80", "localhost:80", true},     {"127.0.0.1:80", "127.0.0.2:80", false},
+      {"127.0.0.1:80", "[::1]:80", false},        {"127.0.0.1:80", "0.0.0.0:80", true},
+      {"[::1]:80", "0.0.0.0:80", false},          {"[::1]:80", "[::]:80", true},
+      {"127.0.0.1:80", "[::]:80", true},          {"0.0.0.0:80", "[::]:80", true},
+      {"10.0.0.1:80", "0.0.0.0:80", true},        {"10.0.0.1:80", "10.0.0.2:80", false},
+      {"127.0.0.1:0", "127.0.0.1:0", false},      {"[::ffff:127.0.0.1]:80", "127.0.0.1:80", true},
+      {"[0:0:0:0:0:0:0:1]:80", "[::1]:80", true},
+  };
+  for (const auto& c : cases) {
+    const auto one = parse_address(c.one);
+    const auto other = parse_address(c.other);
+    ASSERT_TRUE(one.ok() && other.ok()) << c.one << " and " << c.other;
+    EXPECT_EQ(collide(*one, *other), c.collide) << c.one << " and " << c.other;
+    EXPECT_EQ(collide(*other, *one), c.collide) << c.other << " and " << c.one;
+  }
+}
+
+TEST(Reaches, TellsWhetherAConnectionMayEndAtTheListener) {
+  const struct {
+    const char* host;
+    const char* listener;
+    bool reaches;
+  } cases[] = {
+      {"127.0.0.1", "127.0.0.1", true}, {"127.0.0.1", "127.0.0.2", false}, {"127.0.0.1", "::1", false},
+      {"localhost", "127.0.0.1", true}, {"localhost", "::1", true},        {"127.0.0.1", "0.0.0.0", true},
+      {"127.0.0.1", "::", true},        {"::1", "0.0.0.0", false},         {"0.0.0.0", "127.0.0.1", true},
+      {"10.0.0.1", "10.0.0.1", true},   {"10.0.0.1", "0.0.0.0", false},    {"api.example", "127.0.0.1", false},
+  };
+  for (const auto& c : cases) EXPECT_EQ(reaches(c.host, {c.listener, 80}), c.reaches) << c.host << " to " << c.listener;
+}
+
 TEST(Upstream, HasTheDefaultPortOfItsScheme) {
   const auto plain = parse_upstream("http://api.internal");
   ASSERT_TRUE(plain.ok());

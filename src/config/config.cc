@@ -14,7 +14,29 @@
 namespace oncekey {
 namespace {
 
-bool is_any_interface(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+// An IP address as IPv6 has it: IPv4 addresses are ::ffff:a.b.c.d.
+using IpBytes = std::array<std::uint8_t, 16>;
+constexpr IpBytes kEveryInterface{};
+constexpr IpBytes kEveryInterfaceV4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr IpBytes kLoopbackV6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+constexpr IpBytes kLoopbackV4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+constexpr std::size_t kMappedPrefix = 12;
+
+bool is_v4(const IpBytes& ip) { return std::equal(ip.begin(), ip.begin() + kMappedPrefix, kEveryInterfaceV4.begin()); }
+
+std::optional<IpBytes> ip_of(std::string_view host) {
+  if (equal_ignoring_case(host, "localhost")) return kLoopbackV4;
+  IpBytes ip = kEveryInterfaceV4;
+  const std::string text(host);
+  if (inet_pton(AF_INET, text.c_str(), ip.data() + kMappedPrefix) == 1) return ip;
+  if (inet_pton(AF_INET6, text.c_str(), ip.data()) == 1) return ip;
+  return std::nullopt;
+}
+
+// Whether a listener on `host` takes connections to `ip`. One on [::] takes those over IPv4 too.
+bool takes(const IpBytes& host, const IpBytes& ip) {
+  return host == ip || host == kEveryInterface || (host == kEveryInterfaceV4 && is_v4(ip));
+}
 
 char upper_letter(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - ('a' - 'A')) : c; }
 
@@ -43,10 +65,24 @@ Result<Address> parse_address(std::string_view text) {
 }
 
 bool reaches(std::string_view host, const Address& address) {
-  const Address target{std::string(host), 0};
   if (equal_ignoring_case(host, address.host)) return true;
-  if (is_loopback(target) && (is_loopback(address) || is_any_interface(address.host))) return true;
-  return is_any_interface(host) && (is_loopback(address) || is_any_interface(address.host));
+  const std::optional<IpBytes> target = ip_of(host);
+  const std::optional<IpBytes> listener = ip_of(address.host);
+  if (!target || !listener) return false;
+  // A name may mean either loopback address, and a connection to every interface goes to one of them.
+  const bool either =
+      equal_ignoring_case(host, "localhost") || *target == kEveryInterface || *target == kEveryInterfaceV4;
+  if (either) return takes(*listener, kLoopbackV4) || takes(*listener, kLoopbackV6);
+  // Whether another address is one of this machine is not known here.
+  return *listener == *target || (is_loopback({std::string(host), 0}) && takes(*listener, *target));
+}
+
+bool collide(const Address& one, const Address& other) {
+  if (one.port == 0 || one.port != other.port) return false;
+  const std::optional<IpBytes> ip = ip_of(one.host);
+  const std::optional<IpBytes> other_ip = ip_of(other.host);
+  if (!ip || !other_ip) return equal_ignoring_case(one.host, other.host);
+  return takes(*ip, *other_ip) || takes(*other_ip, *ip);
 }
 
 bool is_loopback(const Address& address) {

@@ -26,6 +26,9 @@ bool is_loopback(const Address& address);
 // Whether a connection to `host` can end at a listener on `address`, ports aside. Names other than localhost are not
 // resolved: the check must not depend on the network, and Via catches the loops it misses.
 bool reaches(std::string_view host, const Address& address);
+// Whether two listeners cannot both have these addresses: they have one port, and one host, or one of them has every
+// interface. Port 0 is a free one.
+bool collide(const Address& one, const Address& other);
 
 // A URL without a path and a query: those of the requests are forwarded.
 Result<Url> parse_upstream(std::string_view text);

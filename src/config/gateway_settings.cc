@@ -69,13 +69,49 @@ bool looks_like_a_variable(std::string_view text) {
          consists_of(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 }
 
+// "${NAME}" and "$NAME", as shells, compose files and other programs write variables. Empty if it is neither.
+std::string_view expanded_elsewhere(std::string_view text) {
+  if (!text.starts_with('$')) return {};
+  text.remove_prefix(1);
+  if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);
+  const bool name = !text.empty() && text[0] > '9' && consists_of(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+  return name ? text : std::string_view();
+}
+
+// A secret that stands in the file itself. What was meant as the place of one is refused, since every reader of the
+// file would know the token. A fault shows no more of it than the name of a variable.
+Status check_written_secret(std::string_view text) {
+  if (looks_like_a_variable(text))
+    return invalid(
+        "\"{0}\" looks like the name of a variable: write \"env:{0}\". A name without its env: would be taken for the "
+        "secret itself",
+        text);
+  if (const std::string_view name = expanded_elsewhere(text); !name.empty())
+    return invalid("\"{0}\" is not expanded, and would be the secret itself: write \"env:{1}\"", text, name);
+  if (text.starts_with('$'))
+    return invalid(
+        "it begins with $, and nothing is expanded here: write \"env:NAME\" for a variable, or begin the "
+        "secret with a letter or digit");
+  if (text.starts_with('/'))
+    return invalid(
+        "it begins with / as a path does, and would be the secret itself: write \"file:PATH\" for the first "
+        "line of a file, or begin the secret with a letter or digit");
+  for (const std::string_view place : {"env:", "file:"}) {
+    const std::string_view written = text.substr(0, place.size());
+    if (written != place && equal_ignoring_case(written, place))
+      return invalid(
+          "it begins with \"{0}\", and would be the secret itself: write \"{1}\" in small letters, as in "
+          "\"{1}{2}\"",
+          written, place, place == "env:" ? "NAME" : "PATH");
+  }
+  return ok_status();
+}
+
 Result<std::string> as_secret(const Node& node) {
-  auto text = as_text(node);
-  if (!text || !looks_like_a_variable(*text)) return and_then(std::move(text), resolve_secret);
-  return invalid(
-      "\"{0}\" looks like the name of a variable: write \"env:{0}\". A name without its env: would be taken for the "
-      "secret itself",
-      *text);
+  return and_then(as_text(node), [](const std::string& text) -> Result<std::string> {
+    if (const Status written = check_written_secret(text); !written) return written.fault();
+    return resolve_secret(text);
+  });
 }
 
 Result<PublishedPolicies> as_published(const Node& node) {
@@ -113,11 +149,15 @@ Status check_origin(std::string_view origin) {
 Result<std::vector<std::string>> as_origins(const Node& node) {
   auto texts = as_texts(node);
   if (!texts) return texts;
+  std::vector<std::string> wrong;
   for (const std::string& text : *texts) {
-    if (text == "*" && texts->size() > 1) return invalid("\"*\" allows all origins: write it alone");
-    if (text == "*") continue;
-    if (const Status good = check_origin(text); !good) return good.fault();
+    if (text == "*") {
+      if (texts->size() > 1) wrong.emplace_back("\"*\" allows all origins: write it alone");
+    } else if (const Status good = check_origin(text); !good) {
+      wrong.push_back(good.fault().message);
+    }
   }
+  if (!wrong.empty()) return invalid("{}", fmt::join(wrong, "; "));
   return texts;
 }
 

@@ -1,16 +1,14 @@
 // The files and folders that a configuration names, looked at before anything starts.
 #include "base/certificate.h"
 #include "base/line_file.h"
+#include "base/private_files.h"
 #include "config/identity_files.h"
 #include "config/problems.h"
 #include "config/sealing_key_file.h"
 
 #include <fmt/format.h>
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,30 +22,14 @@ namespace {
 
 constexpr std::string_view kEmbedded = "journal:";
 
-// File systems of the kernel (/proc, /sys): no store can live there, whatever their permissions say.
-bool is_kernel_file_system(const std::string& folder) {
-  struct statfs status {};
-  if (::statfs(folder.c_str(), &status) != 0) return false;
-  const auto type = static_cast<unsigned long>(status.f_type);
-  return type == PROC_SUPER_MAGIC || type == SYSFS_MAGIC || type == DEBUGFS_MAGIC || type == CGROUP_SUPER_MAGIC ||
-         type == CGROUP2_SUPER_MAGIC;
-}
-
-// Why files cannot be made in this folder, which exists.
-std::optional<std::string> why_not_writable(const std::string& folder) {
-  if (is_kernel_file_system(folder))
-    return fmt::format("{} belongs to the kernel and keeps no files; name a folder on a disk", folder);
-  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    return fmt::format("this user cannot write to {}: {}", folder, std::strerror(errno));
-  return std::nullopt;
-}
-
 // Why this folder cannot be made or written to. Missing parents are made at start: `nearest`, which exists, must allow
 // it.
 std::optional<std::string> why_no_folder(const std::filesystem::path& folder, std::filesystem::path& nearest,
                                          struct stat& status) {
   nearest = folder;
   while (::stat(nearest.empty() ? "." : nearest.c_str(), &status) != 0) {
+    if (errno == ENOENT && std::filesystem::is_symlink(nearest))
+      return fmt::format("{} is a symbolic link to nothing; make what it points to, or remove it", nearest.string());
     if (errno != ENOENT && errno != ENOTDIR) return fmt::format("{}: {}", nearest.string(), std::strerror(errno));
     if (nearest.empty() || nearest == nearest.parent_path())
       return fmt::format("{}: {}", folder.string(), std::strerror(errno));
@@ -55,7 +37,7 @@ std::optional<std::string> why_no_folder(const std::filesystem::path& folder, st
   }
   if (nearest.empty()) nearest = ".";
   if (!S_ISDIR(status.st_mode)) return fmt::format("{} is a file, and a folder is needed", nearest.string());
-  return why_not_writable(nearest.string());
+  return why_no_new_file_in(nearest.string());
 }
 
 std::optional<std::string> why_no_audit_log(const std::string& path) {
@@ -81,7 +63,7 @@ std::optional<std::string> why_no_store(const std::string& path) {
     return fmt::format("{} belongs to another user and others can read it; start as its owner", nearest);
   // The witness stands beside the store.
   const std::string parent = folder.has_parent_path() ? folder.parent_path().string() : ".";
-  return why_not_writable(parent);
+  return why_no_new_file_in(parent);
 }
 
 } // namespace
@@ -123,6 +105,10 @@ std::vector<Problem> problems_of_files(const Config& config) {
   if (config.store.starts_with(kEmbedded)) {
     if (const auto why = why_no_store(config.store.substr(kEmbedded.size())))
       add(std::nullopt, "store", fmt::format("store {}: {}", config.store, *why));
+  }
+  if (config.access_log != "off") {
+    if (const Status usable = LineFile::check(config.access_log); !usable)
+      add(std::nullopt, "access_log", fmt::format("access_log: {}", usable.fault().message));
   }
   if (!config.audit_log.empty() && config.audit_log != "off") {
     if (const auto why = why_no_audit_log(config.audit_log))

@@ -60,24 +60,59 @@ Result<std::string> parse_file(std::string_view text) {
   return invalid("\"{}\" names no file: write \"file:PATH\"", text);
 }
 
-// With * in the place of {id}, <id> and :id, as routers of web frameworks write what varies. Nothing if there is none.
+struct Brackets {
+  std::string_view opening;
+  std::string_view closing;
+};
+// The last two as URLs spell the first two.
+constexpr Brackets kBrackets[] = {{"{", "}"}, {"<", ">"}, {"[", "]"}, {"(", ")"}, {"%7B", "%7D"}, {"%3C", "%3E"}};
+
+// Behind the bracket that closes the one at `at`; the end of the path if there is none.
+std::size_t behind_brackets(std::string_view path, std::size_t at, const Brackets& brackets) {
+  int depth = 0;
+  while (at < path.size()) {
+    const auto is = [&](std::string_view bracket) {
+      return equal_ignoring_case(path.substr(at, bracket.size()), bracket);
+    };
+    if (is(brackets.opening)) ++depth;
+    const bool closes = is(brackets.closing);
+    at += closes ? brackets.closing.size() : 1;
+    if (closes && --depth == 0) return at;
+  }
+  return path.size();
+}
+
+// The end of what varies from `at` on, as web frameworks write it: {id}, <id>, [id], (a|b), :id and $id. `at` if
+// nothing does. Parentheses behind a name, as in /Products(1), are a part of the path.
+std::size_t end_of_varying(std::string_view path, std::size_t at) {
+  const bool begins_segment = at > 0 && path[at - 1] == '/';
+  const char c = path[at];
+  if (begins_segment && (c == ':' || c == '$') && at + 1 < path.size() && path[at + 1] != '/')
+    return std::min(path.find('/', at), path.size());
+  for (const Brackets& brackets : kBrackets) {
+    if (!equal_ignoring_case(path.substr(at, brackets.opening.size()), brackets.opening)) continue;
+    const std::size_t end = behind_brackets(path, at, brackets);
+    if (c == '(' && !begins_segment && path.substr(at, end - at).find_first_of("|*+?") == std::string_view::npos)
+      continue;
+    return end;
+  }
+  return at;
+}
+
+// With * in the place of what varies. Nothing if there is none.
 std::optional<std::string> with_stars(std::string_view path) {
   std::string stars;
   bool found = false;
   std::size_t at = 0;
   while (at < path.size()) {
-    const char c = path[at];
-    const char closing = c == '{' ? '}' : c == '<' ? '>' : '\0';
-    const bool named = c == ':' && at > 0 && path[at - 1] == '/' && at + 1 < path.size() && path[at + 1] != '/';
-    if (closing == '\0' && !named) {
-      stars += c;
-      ++at;
+    const std::size_t end = end_of_varying(path, at);
+    if (end == at) {
+      stars += path[at++];
       continue;
     }
     found = true;
     if (!stars.ends_with('*')) stars += '*';
-    const std::size_t end = path.find(named ? '/' : closing, at);
-    at = end == std::string_view::npos ? path.size() : named ? end : end + 1;
+    at = end;
   }
   if (!found) return std::nullopt;
   return stars;

@@ -1,11 +1,13 @@
 #include "config/problems.h"
 
 #include "base/durations.h"
+#include "base/url.h"
 #include "core/record_codec.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace oncekey {
@@ -17,6 +19,16 @@ constexpr Millis kShortestLease{100};
 constexpr std::size_t kShortestToken = 16;
 // Each upstream costs metrics and, on every thread, connections.
 constexpr std::size_t kMostUpstreams = 64;
+
+// Where a file is or will be made, symbolic links followed: also one that points to a file that is not there yet.
+std::filesystem::path real_path(std::filesystem::path path) {
+  constexpr int kLinksFollowedMax = 40; // as the kernel follows
+  std::error_code error;
+  for (int i = 0; i < kLinksFollowedMax && std::filesystem::is_symlink(path, error); ++i)
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+  const auto whole = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  return error ? path.lexically_normal() : whole;
+}
 
 // The checks of the whole gateway, and of one route of it.
 class Checks {
@@ -93,10 +105,45 @@ class Checks {
       add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
   }
 
+  struct NamedAddress {
+    const char* setting;
+    const Address& address;
+  };
+  void ports(const NamedAddress& one, const NamedAddress& other) {
+    if (!collide(one.address, other.address)) return;
+    const auto text = [](const Address& address) { return host_and_port(address.host, address.port); };
+    if (one.address.host == other.address.host)
+      add({one.setting, other.setting}, "{0} and {1} are the same address: give the {0} listener a port of its own",
+          one.setting, other.setting);
+    else
+      add({one.setting, other.setting},
+          "{0} ({2}) and {1} ({3}) take the same port of one address: give the {0} listener a port of its own",
+          one.setting, other.setting, text(one.address), text(other.address));
+  }
+
+  // Two writers in one file: its lines would be no chain, and no access log either.
+  void logs() {
+    const std::string& access_log = config_.access_log;
+    constexpr std::string_view kWithFolder = "journal:";
+    const bool beside_store = config_.audit_log.empty() && config_.store.starts_with(kWithFolder);
+    const std::string audit_log =
+        beside_store ? config_.store.substr(kWithFolder.size()) + "/audit.log" : config_.audit_log;
+    if (access_log == "off" || access_log == "-" || audit_log == "off" || audit_log.empty()) return;
+    if (real_path(access_log) != real_path(audit_log)) return;
+    add({"access_log", "audit_log"},
+        "access_log and the audit log are one file, {}: its lines would break the audit log's chain; give access_log "
+        "another path",
+        access_log);
+  }
+
   void listeners() {
     const Config& config = config_;
-    if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
-      add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
+    ports({"admin", config.admin}, {"listen", config.listen});
+    if (config.outbox) {
+      ports({"outbox", *config.outbox}, {"listen", config.listen});
+      ports({"outbox", *config.outbox}, {"admin", config.admin});
+    }
+    logs();
     if (config.outbox && config.outbox_token.empty() && !is_loopback(*config.outbox))
       add({"outbox"},
           "outbox is on an address that others can reach, and outbox_token is not set: any machine that reaches it "

@@ -70,6 +70,28 @@ constexpr Setting<Config> kTables[] = {{"route", read_later},
                                        {"webhook", read_later},
                                        {"destination", read_later}};
 
+// Where a setting that is unknown in its place belongs: "belongs under [timeouts]". Empty if nothing has that name.
+std::string where_it_belongs(std::string_view name) {
+  std::vector<std::string_view> places;
+  const auto look = [&](const auto& settings, std::string_view place) {
+    if (find_setting(settings, name) == nullptr) return;
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  };
+  look(limit_settings(), "under [limits]");
+  look(timeout_settings(), "under [timeouts]");
+  look(route_settings(), "under [[route]]");
+  look(default_settings(), "under [[route]]");
+  look(policy_settings(), "under [[route]]");
+  look(webhook_settings(), "under [[webhook]]");
+  look(endpoint_settings(), "under [[webhook]]");
+  look(destination_settings(), "under [[destination]]");
+  look(endpoint_settings(), "under [[destination]]");
+  constexpr std::string_view kAtTheTop = "at the top, before the first section";
+  look(gateway_settings(), kAtTheTop);
+  look(default_settings(), kAtTheTop);
+  return places.empty() ? "" : fmt::format("belongs {}", fmt::join(places, " or "));
+}
+
 // Settings that may stand in one table of the file, and what they are read into.
 template <class Target>
 struct Part {
@@ -122,7 +144,7 @@ class Reader {
     std::string section{};   // "limits.": in front of its settings wherever they are named
     std::string list{};      // "webhook[0].": the same for lines_ alone
     std::string_view what{}; // " of a route"
-    // Where a setting that is unknown here belongs; empty if nowhere.
+    // Where a setting that is unknown here belongs, in words of this table; empty for what where_it_belongs() says.
     std::string_view (*elsewhere)(std::string_view name) = [](std::string_view) { return std::string_view(); };
   };
 
@@ -142,6 +164,7 @@ class Reader {
       };
       if ((reads(parts) || ...)) continue;
       std::string text(place.elsewhere(key.str()));
+      if (text.empty()) text = where_it_belongs(key.str());
       if (text.empty()) {
         std::vector<std::string_view> known;
         const auto add_names = [&](const auto& settings) {

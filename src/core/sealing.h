@@ -72,7 +72,13 @@ class Sealer {
   const SealingKeys& keys() const { return *current_.load(std::memory_order_acquire); }
   void use(std::unique_ptr<const SealingKeys> keys);
 
+  // Whether a store may seal its secret anew with the newest key. Not at first: a start that is refused leaves the
+  // secret as it was, so that the configuration of before still opens the store.
+  bool may_reseal() const { return may_reseal_.load(std::memory_order_acquire); }
+  void let_reseal() { may_reseal_.store(true, std::memory_order_release); }
+
  private:
+  std::atomic<bool> may_reseal_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const SealingKeys>> all_;
   std::atomic<const SealingKeys*> current_ = nullptr;

@@ -1,5 +1,7 @@
 #include "net/tls.h"
 
+#include "base/certificate.h"
+
 #include <fmt/format.h>
 
 #include <openssl/err.h>
@@ -51,13 +53,10 @@ Result<TlsContext> new_context(const SSL_METHOD* method) {
 
 Status show_certificate(SSL_CTX* context, const std::string& cert_file, const std::string& key_file,
                         std::string_view prefix) {
-  if (SSL_CTX_use_certificate_chain_file(context, cert_file.c_str()) != 1)
-    return invalid(fmt::format("{}tls_cert {}: {}; give a PEM file with the certificate chain", prefix, cert_file,
-                               take_openssl_error().message()));
-  if (SSL_CTX_use_PrivateKey_file(context, key_file.c_str(), SSL_FILETYPE_PEM) != 1)
-    return invalid(fmt::format("{}tls_key {}: {}; give the PEM private key of the certificate", prefix, key_file,
-                               take_openssl_error().message()));
-  return ok_status();
+  const std::optional<PemFinding> refused = use_key_pair(*context, cert_file, key_file);
+  if (!refused) return ok_status();
+  const bool of_key = refused->in == PemFinding::In::key;
+  return invalid(fmt::format("{}{} {}", prefix, of_key ? "tls_key" : "tls_cert", refused->text));
 }
 
 Status ask_for_certificates(SSL_CTX* context, const std::string& client_ca, std::string_view prefix) {

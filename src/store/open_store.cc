@@ -90,8 +90,6 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
                     to_string((*store)->durability()), to_string(options.least_durability)));
   }
   if (!store || options.sealer == nullptr) return store;
-  if (const Status resealed = reseal_secret(url, *options.sealer); !resealed)
-    options.log.warning("secret_not_sealed", {{"store", masked_url(url)}, {"reason", resealed.fault().message}});
   return sealing(*std::move(store), *options.sealer);
 }
 
@@ -187,9 +185,20 @@ Status reach_shared_store(std::string_view url, Log& log) {
   return ok_status();
 }
 
-Status reseal_secret(std::string_view url, const Sealer& sealer) {
-  const std::optional<std::string> folder = folder_of_store(url);
-  return folder ? reseal_secret_file(secret_file(*folder), sealer) : ok_status();
+Status reseal_secret(std::string_view url, const Sealer& sealer, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  switch (*kind) {
+    case Kind::memory:
+      break;
+    case Kind::journal:
+      return reseal_secret_file(secret_file(*folder_of_store(url)), sealer);
+    case Kind::postgres:
+      return reseal_secret_postgres({.url = std::string(url), .log = log, .sealer = &sealer});
+    case Kind::redis:
+      return reseal_secret_redis({.url = std::string(url), .log = log, .sealer = &sealer});
+  }
+  return ok_status();
 }
 
 Status check_sealed_secret(std::string_view url, const Sealer* sealer) {

@@ -49,9 +49,10 @@ Result<bool> write_store_note(std::string_view url, StoreNote note, const std::s
 // Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
 Status reach_shared_store(std::string_view url, Log& log);
 
-// After a reload of the keys: seals the secret of an embedded store with the newest one. Shared stores do so by
-// themselves, with their next look at the marker.
-Status reseal_secret(std::string_view url, const Sealer& sealer);
+// Seals the store's secret with the newest key, unless it is sealed with that one. Blocks. For a start that nothing
+// refuses any more: from then on the store does not open without the key. After a reload of the keys shared stores do
+// so by themselves, with their next look at the marker (Sealer::may_reseal).
+Status reseal_secret(std::string_view url, const Sealer& sealer, Log& log);
 // Whether the keys, or none, open an embedded store that no process need have open. Says nothing of the other kinds.
 Status check_sealed_secret(std::string_view url, const Sealer* sealer);
 

@@ -17,7 +17,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import fresh_key
-from support.gateway import PROJECT, Gateway, free_port, run_cli, toml
+from support.gateway import PROJECT, Gateway, binary, free_port, run_cli, toml
+from support.local_users import NOBODY, needs_root
 from support.store_formats import set_meta_format
 from support.upstream import Upstream, answers, held
 from support.waiting import poll_until
@@ -84,6 +85,59 @@ class CheckTest(FolderTest):
             {"tls_cert": self.path("damaged.crt"), "tls_key": self.path("one.key")},
             "check.toml:3: tls_cert FOLDER/damaged.crt: a certificate in it is damaged; give a PEM file with the "
             "certificate chain")
+
+    def test_a_certificate_that_openssl_refuses_is_noticed(self):
+        def openssl(*words):
+            subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
+
+        openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-days", "2", "-subj", "/CN=short", "-keyout",
+                "short.key", "-out", "short.crt")
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-keyout", "old.key", "-out", "old.csr")
+        openssl("x509", "-req", "-sha1", "-days", "2", "-in", "old.csr", "-CA", "one.crt", "-CAkey", "one.key",
+                "-CAcreateserial", "-out", "old.crt")
+        for name, reason in (("short", "ee key too small; its keys need at least 2048 bits (RSA) or 224 bits (EC)"),
+                             ("old", "ca md too weak; let it be signed with SHA-256 or better")):
+            settings = {"tls_cert": self.path(f"{name}.crt"), "tls_key": self.path(f"{name}.key")}
+            self.assert_refused(settings, f"check.toml:3: tls_cert FOLDER/{name}.crt: OpenSSL refuses it: {reason}")
+            self.assertIn(f"{name}.crt: OpenSSL refuses it: {reason}", self.serve_says(settings))
+
+    def serve_says(self, settings):
+        gateway = Gateway("http://127.0.0.1:9", **settings)
+        self.addCleanup(gateway.remove)
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
+        return gateway.log
+
+    def test_a_store_behind_a_symbolic_link_to_nothing_is_noticed(self):
+        (self.folder / "dangling").symlink_to("nothing-there")
+        for store in ("dangling", "dangling/data"):
+            code, output = self.check({**UPSTREAM, "store": f"journal:{store}"})
+            self.assertEqual((code, output), (1, f"check.toml:2: store journal:{store}: dangling is a symbolic link to "
+                                                 "nothing; make what it points to, or remove it\n"))
+
+    def test_an_audit_log_that_is_none_is_noticed(self):
+        (self.folder / "notes.txt").write_text("bread, milk\n")
+        said = "notes.txt: is not an audit log; move it away, or give another path"
+        self.assert_refused({"audit_log": "notes.txt"}, f"check.toml:3: audit_log: {said}")
+        self.assertIn(said, run_cli("doctor", "check.toml", cwd=self.folder).stdout)
+        self.assertIn(said, self.serve_says({"audit_log": self.path("notes.txt")}))
+
+    def test_one_file_for_both_logs_is_noticed(self):
+        (self.folder / "also.log").symlink_to("one.log")
+        for other in ("one.log", "./one.log", self.path("one.log"), "also.log"):
+            self.assert_refused({"access_log": other, "audit_log": "one.log"},
+                                f"check.toml:3: access_log and the audit log are one file, "
+                                f"{other.replace(str(self.folder), 'FOLDER')}: its lines would break the audit log's "
+                                "chain; give access_log another path")
+        gateway = Gateway("http://127.0.0.1:9", access_log="one.log", audit_log="./one.log")
+        self.addCleanup(gateway.remove)
+        self.assertNotEqual(gateway.start_expecting_refusal(), 0)
+        self.assertIn("access_log and the audit log are one file", gateway.log)
+
+    def test_an_access_log_where_nothing_is_kept_is_noticed(self):
+        self.assert_refused({"access_log": "/proc/x.log"},
+                            "check.toml:3: access_log: /proc/x.log: /proc/ belongs to the kernel and keeps no files; "
+                            "name a folder on a disk")
+        self.assertIn("/proc/x.log", run_cli("doctor", "check.toml", cwd=self.folder).stdout)
 
     def test_a_destinations_authority_is_named_as_it_is_called(self):
         destination = {"name": "billing", "url": "https://127.0.0.1:9090/b", "ca": self.path("one.key")}
@@ -229,6 +283,26 @@ class DoctorTest(FolderTest):
         self.assertIn("another process has this port", said["listen"]["text"])
         self.assertEqual(said["upstream"]["status"], "problem")
         self.assertIn("cannot be resolved", said["upstream"]["text"])
+
+    def test_an_address_that_no_other_process_has_gets_advice_of_its_own(self):
+        said = self.doctor({**UPSTREAM, "store": "memory:", "listen": "192.0.2.1:8080"})
+        self.assertEqual(said["listen"]["next"], "choose an address that this machine has: `ip address` lists them")
+
+    @needs_root()
+    def test_a_low_port_without_the_right_to_it_gets_advice_of_its_own(self):
+        lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+        if lowest < 2:
+            self.skipTest("every user may have every port here")
+        config = self.folder / "low.toml"
+        config.write_text(toml({**UPSTREAM, "store": "memory:", "listen": f"127.0.0.1:{lowest - 1}"}))
+        self.folder.chmod(0o755)
+        opened = os.open(binary(), os.O_RDONLY)
+        self.addCleanup(os.close, opened)
+        done = subprocess.run([binary(), "doctor", str(config)], executable=f"/proc/self/fd/{opened}", pass_fds=[opened],
+                              user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, check=False)
+        self.assertRegex(done.stdout, r"problem +listen +127\.0\.0\.1:\d+: Permission denied")
+        self.assertIn("CAP_NET_BIND_SERVICE", done.stdout)
+        self.assertNotIn("stop the other process", done.stdout)
 
     def test_a_certificate_that_is_not_trusted_is_a_problem(self):
         self.make_certificate("upstream")

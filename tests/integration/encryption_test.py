@@ -2,6 +2,7 @@
 
 import pathlib
 import signal
+import socket
 import sys
 import unittest
 
@@ -207,6 +208,35 @@ class EncryptionCase:
         self.assertEqual(self.post(gateway).body, after.body)
         self.assertIn("encrypted with key 1", self.refusal(self.again(gateway)))
 
+    def test_a_refused_start_does_not_seal_the_secret(self):
+        gateway = self.gateway.start()
+        first = self.plant(gateway)
+        self.again(gateway, 1)
+        no_audit_log = gateway.folder / "notes.txt"
+        no_audit_log.write_text("bread, milk\n")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = "127.0.0.1:%d" % taken.getsockname()[1]
+            for changed, reason in (({"scope": "header:X-Tenant"}, "keys in the store would be forgotten"),
+                                    ({"listen": port}, "another process has this port"),
+                                    ({"admin": port}, "another process has this port"),
+                                    ({"audit_log": str(no_audit_log)}, "is not an audit log")):
+                before = dict(gateway.settings)
+                gateway.settings.update(changed)
+                self.assertIn(reason, self.refusal(gateway))
+                gateway.settings = before
+        self.again(gateway).start()
+        self.assertEqual(self.post(gateway).body, first.body)
+
+    def test_a_start_seals_the_secret_before_it_serves(self):
+        """A crash right after the first line that says so leaves nothing that only the old configuration could read."""
+        gateway = self.gateway.start()
+        first = self.plant(gateway)
+        self.again(gateway, 1).start()
+        gateway.kill()
+        self.assertIn("encrypted with key 1", self.refusal(self.again(gateway)))
+        self.again(gateway, 1).start()
+        self.assertEqual(self.post(gateway).body, first.body)
+
     def test_redaction_keeps_key_and_path_out_of_the_files_without_encryption(self):
         gateway = self.made(routes=[{"path": "/charges/*", "redact": True}], log_level="debug",
                             access_log="access.log").start()
@@ -229,6 +259,28 @@ class EncryptedEmbeddedStore(EncryptionCase, unittest.TestCase):
         """It is when the reload has been told of."""
         digits = (gateway.folder / "data" / "secret").read_text()
         self.assertEqual(bytes.fromhex(digits)[32:36], number.to_bytes(4, "little"))
+
+    def test_a_crash_on_either_side_of_sealing_the_secret_forgets_nothing(self):
+        gateway = self.gateway.start()
+        first = self.plant(gateway)
+        gateway.stop()
+        secret = gateway.folder / "data" / "secret"
+        in_clear = secret.read_bytes()
+        self.again(gateway, 1).start()
+        gateway.kill()
+        # Behind it: the secret is sealed, and no record is yet.
+        self.assertNotEqual(secret.read_bytes(), in_clear)
+        gateway.start()
+        self.assertEqual(self.post(gateway).body, first.body)
+        young = fresh_key()
+        second = self.plant(gateway, young)
+        gateway.kill()
+        # Before it, and as if records had been sealed already: the next start with the key seals it.
+        secret.write_bytes(in_clear)
+        gateway.start()
+        self.assertNotEqual(secret.read_bytes(), in_clear)
+        for key, answer in ((None, first), (young, second)):
+            self.assertEqual(self.post(gateway, key).body, answer.body)
 
     def test_doctor_and_check_know_the_key_file(self):
         gateway = self.made(1).start()

@@ -136,6 +136,11 @@ class MarkerKeeper {
     return !memory.memory() && !(seen && seen->marker.lost);
   }
 
+  // Must the secret, as it was just read, be sealed anew? Another secret than ours is another gateway's to seal.
+  bool must_reseal(const KeptSecret& seen) const {
+    return sealer != nullptr && sealer->may_reseal() && seen.is_of(secret) && seen.must_be_resealed(sealer);
+  }
+
   // A fault while claims must be refused: memory is lost, or the store has another secret.
   Status may_claim() const {
     if (other_secret_.load()) {

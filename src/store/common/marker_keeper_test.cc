@@ -45,6 +45,18 @@ TEST_F(MarkerKeeperTest, AnAcceptedLossEndsTheRefusals) {
   EXPECT_TRUE(keeper_.may_claim());
 }
 
+TEST_F(MarkerKeeperTest, TheSecretIsSealedAnewOnceNothingRefusesTheStart) {
+  Sealer sealer(*SealingKeys::parse("1 " + std::string(64, 'a'), "keys"));
+  MarkerKeeper keeper(log_, "db.example", &sealer);
+  keeper.secret.fill(7);
+  EXPECT_FALSE(keeper.must_reseal(secret_of(7))) << "the start may still be refused";
+  sealer.let_reseal();
+  EXPECT_TRUE(keeper.must_reseal(secret_of(7)));
+  EXPECT_FALSE(keeper.must_reseal(KeptSecret(keeper.secret, &sealer))) << "it is sealed";
+  EXPECT_FALSE(keeper.must_reseal(secret_of(8))) << "of another store";
+  EXPECT_FALSE(keeper_.must_reseal(secret_of(7))) << "this gateway has no key";
+}
+
 TEST_F(MarkerKeeperTest, AnotherSecretNeedsARestartWhateverAnOperatorAccepted) {
   EXPECT_TRUE(keeper_.see(0, meta("a")));
   SharedStoreMeta other = meta("b", "*");

@@ -77,7 +77,7 @@ void PostgresState::see(Connection& connection, const std::optional<MetaRow>& me
     if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
   }
   if (!meta) return;
-  if (meta->secret.is_of(marker.secret) && meta->secret.must_be_resealed(marker.sealer)) {
+  if (marker.must_reseal(meta->secret)) {
     // If this fails the next look at the marker tries again.
     const KeptSecret next(marker.secret, marker.sealer);
     const Status resealed = reseal(connection, meta->secret, next, deadline_in(call_timeout));

@@ -240,6 +240,18 @@ Result<bool> write_note_postgres(const PostgresOptions& options, StoreNote note,
   return with_schema(options, [&](Connection& connection) { return write_note(connection, note, expected, next); });
 }
 
+Status reseal_secret_postgres(const PostgresOptions& options) {
+  return with_schema(options, [&](Connection& connection) -> Status {
+    const Result<ServerSight> sight = look_at_server(connection, deadline_in(kOpenTime));
+    if (!sight) return sight.fault();
+    if (!sight->meta || !sight->meta->secret.must_be_resealed(options.sealer)) return ok_status();
+    const KeptSecret& seen = sight->meta->secret;
+    const Result<Secret> secret = seen.open(options.sealer);
+    if (!secret) return secret.fault();
+    return reseal(connection, seen, KeptSecret(*secret, options.sealer), deadline_in(kOpenTime));
+  });
+}
+
 Status accept_lost_memory_postgres(const PostgresOptions& options) { return with_schema(options, accept_loss); }
 
 } // namespace oncekey

@@ -60,6 +60,7 @@ Result<bool> postgres_store_exists(const PostgresOptions& options);
 Result<std::string> read_note_postgres(const PostgresOptions& options, StoreNote note);
 Result<bool> write_note_postgres(const PostgresOptions& options, StoreNote note, std::string_view expected,
                                  std::string_view next);
+Status reseal_secret_postgres(const PostgresOptions& options);
 
 // The operator has looked at what was lost and says that claims may be made again.
 Status accept_lost_memory_postgres(const PostgresOptions& options);

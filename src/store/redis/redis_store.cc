@@ -255,6 +255,11 @@ Result<bool> write_note_redis(const RedisOptions& options, StoreNote note, const
                    [&](RedisStore& store, MonotonicTime) { return store.meta().write_note(note, expected, next); });
 }
 
+Status reseal_secret_redis(const RedisOptions& options) {
+  return ask_store(options,
+                   [&](RedisStore& store, MonotonicTime) { return store.meta().reseal_with(*options.sealer); });
+}
+
 Status accept_lost_memory_redis(const RedisOptions& options) {
   return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().accept_loss(); });
 }

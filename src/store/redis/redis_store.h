@@ -43,6 +43,7 @@ Result<bool> redis_store_exists(const RedisOptions& options);
 Result<std::string> read_note_redis(const RedisOptions& options, StoreNote note);
 Result<bool> write_note_redis(const RedisOptions& options, StoreNote note, const std::string& expected,
                               const std::string& next);
+Status reseal_secret_redis(const RedisOptions& options);
 
 // An operator's word that what the store has forgotten is accounted for: its gateways take claims again.
 Status accept_lost_memory_redis(const RedisOptions& options);

@@ -153,6 +153,18 @@ Task<void> MetaKeeper::reseal(KeptSecret seen) {
   (void)co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
 }
 
+Task<Status> MetaKeeper::reseal_with(const Sealer& sealer) {
+  const Result<std::optional<MetaHash>> found = co_await read();
+  if (!found) co_return found.fault();
+  if (!found->has_value() || !(*found)->secret.must_be_resealed(&sealer)) co_return ok_status();
+  const KeptSecret& seen = (*found)->secret;
+  const Result<Secret> secret = seen.open(&sealer);
+  if (!secret) co_return secret.fault();
+  const KeptSecret next(*secret, &sealer);
+  const Result<OwnedReply> done = co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
+  co_return done ? ok_status() : Status(done.fault());
+}
+
 Task<Result<bool>> MetaKeeper::exists() {
   const Result<OwnedReply> reply = co_await ask("HEXISTS", names_.meta(), "generation");
   if (!reply) co_return reply.fault();
@@ -236,7 +248,6 @@ Task<Status> Upkeep::adopt_store() {
   const Result<Secret> secret = found->secret.open(state_.marker.sealer);
   if (!secret) co_return secret.fault();
   state_.marker.secret = *secret;
-  if (found->secret.must_be_resealed(state_.marker.sealer)) co_await meta.reseal(found->secret);
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
   Marker marker{found->marker.generation, found->marker.replaces, 0, false};
   if (Status seen = state_.marker.memory.see(state_.names.partitions(), marker); !seen) co_return seen;
@@ -305,10 +316,7 @@ Task<void> Upkeep::look_at_meta() {
   const Result<std::optional<MetaHash>> found = co_await meta.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
-  if (*found && (*found)->secret.is_of(state_.marker.secret) &&
-      (*found)->secret.must_be_resealed(state_.marker.sealer)) {
-    co_await meta.reseal((*found)->secret);
-  }
+  if (*found && state_.marker.must_reseal((*found)->secret)) co_await meta.reseal((*found)->secret);
   if (!state_.marker.must_note_loss(*found)) co_return;
   std::string seen = *found ? (*found)->marker.generation : std::string();
   co_await meta.note_loss(std::move(seen));

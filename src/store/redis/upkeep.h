@@ -29,6 +29,8 @@ class MetaKeeper {
   Task<void> note_loss(std::string seen);
   // Seals the secret with the newest key, if it is still kept as it was seen.
   Task<void> reseal(KeptSecret seen);
+  // The same for a store that is not open: reads the secret first.
+  Task<Status> reseal_with(const Sealer& sealer);
   // Whether a gateway has made the store.
   Task<Result<bool>> exists();
   // read_store_note() and write_store_note() (store/open_store.h), each note in a field of its own.
