@@ -79,6 +79,10 @@ export function findings_of(overview) {
   const nearly = (used, max) => max > 0 && used > kNearlyFull * max;
   if (nearly(store.bytes, store.bytes_max))
     warn(`The store holds ${bytes(store.bytes)} of at most ${bytes(store.bytes_max)}.`);
+  if (nearly(memory.rss_bytes, memory.limit_bytes))
+    warn(
+      `The process has ${bytes(memory.rss_bytes)} of the ${bytes(memory.limit_bytes)} of memory that it may have. The kernel ends it at the limit.`,
+    );
   if (nearly(memory.buffered_bytes, memory.buffered_bytes_max))
     warn(`Bodies under way fill ${bytes(memory.buffered_bytes)} of ${bytes(memory.buffered_bytes_max)}.`);
   if (nearly(connections.open, connections.max))

@@ -332,7 +332,7 @@ export class OverviewView extends View {
         ["Store size", of_limit("Store size", store.bytes, store.bytes_max, bytes)],
         ["Disk", disk ? of_limit("Disk", disk.size_bytes - disk.free_bytes, disk.size_bytes, bytes) : null],
         ["Bodies under way", of_limit("Bodies under way", memory.buffered_bytes, memory.buffered_bytes_max, bytes)],
-        ["Process memory", bytes(memory.rss_bytes)],
+        ["Process memory", of_limit("Process memory", memory.rss_bytes, memory.limit_bytes, bytes)],
         ["Connections", of_limit("Connections", connections.open, connections.max, number)],
         ["Calls in flight", of_limit("Calls in flight", in_flight.now, in_flight.max, number)],
         ["WebSockets", overview.tunnels > 0 ? number(overview.tunnels) : null],
