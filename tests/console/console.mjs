@@ -398,7 +398,7 @@ const kVerdicts = [
   ["running", "Being executed now", /409, “in progress”/],
   ["released", "Executed, maybe more than once", /released the key before.* stored answer \(201\)/],
   ["running", "Being executed again now", /released the key before/, { record: released_before }],
-  ["held", "Not known whether it was executed, or how often", /sent to the API more/, { record: released_before }],
+  ["held", "Not known whether it was executed, or how often", /more than one run/, { record: released_before }],
   // 100 actions of operators are not in its timeline.
   ["busy", kAsFarAsKnown, /older than those in the timeline.* stored answer \(201\)/],
   ["done", kAsFarAsKnown, /through other gateways/, { overview: (overview) => (overview.gateways_shared = true) }],
