@@ -118,7 +118,7 @@ export class AuditView extends View {
         {
           title: "When",
           class: "when",
-          cell: (line) => [time(line.at, { focusable: true }), el("span", { class: "under quiet" }, moment(line.at))],
+          cell: (line) => [time(line.at, { focusable: true }), el("span", { class: "under quiet moment" }, moment(line.at))],
         },
         { title: "Who", class: "line whole", cell: (line) => line.who },
         { title: "What", class: "what", cell: (line) => el("strong", {}, line.action) },
