@@ -1019,6 +1019,10 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
         o.jobs.dead = 3;
       }),
       tell((o) => {
+        o.keys.abandoned = 1;
+        o.jobs.dead = 1;
+      }),
+      tell((o) => {
         o.jobs.destinations = [{ destination: "x", waiting: 1, configured: false }];
       }),
       tell((o) => {
@@ -1064,6 +1068,7 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
     ["bad", /unknown outcome/],
     ["warn", /2 keys are abandoned/],
     ["bad", /3 messages could not/],
+    ["bad", /^1 message could not.*1 key is abandoned/],
     ["bad", /not configured/],
     ["bad", /circuit breaker/],
     ["bad", /silent/],

@@ -32,8 +32,8 @@ export function findings_of(overview) {
   }
   if (keys.abandoned > 0) {
     warn(
-      `${plural(keys.abandoned, "key is", "keys are")} abandoned: the gateway that worked on ${keys.abandoned === 1 ? "it" : "them"} ` +
-        "stopped. A retry goes on where the route allows it; otherwise a person decides.",
+      `${plural(keys.abandoned, "key is", "keys are")} abandoned: the call broke off, or its gateway stopped. ` +
+        "A retry goes on where the route allows it; otherwise a person decides.",
       "#/keys?state=abandoned",
       "Show them",
     );
@@ -90,7 +90,8 @@ export function findings_of(overview) {
   if (nearly(in_flight.now, in_flight.max))
     warn(`${number(in_flight.now)} of ${number(in_flight.max)} calls to the API run.`);
   if (store.durability === "none") warn("The store keeps nothing over a restart (durability: none). For trials only.");
-  return found;
+  // What needs a person first.
+  return found.sort((a, b) => (a.tone === "bad" ? 0 : 1) - (b.tone === "bad" ? 0 : 1));
 }
 
 // One sentence, for a person who reads nothing else.
