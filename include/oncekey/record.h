@@ -131,11 +131,16 @@ struct StoredResponse {
 // The trace id of a W3C traceparent header.
 using TraceId = std::array<std::uint8_t, 16>;
 
+// A keyed hash of an account: two records with the same one belong to the same account.
+using AccountTag = std::array<std::uint8_t, 16>;
+
 // Where a claim came from. Shared stores keep it as bytes beside the token and do not look into it.
 struct ClaimContext {
   std::string gateway;            // the name of the gateway that made the claim
   std::optional<TraceId> trace{}; // of the request that made it, if that has one
   Millis lease{};                 // as long as each renewal makes it; 0: not known
+  // Where key and target are hashes, from which nobody can make the record's id again: operators search by it.
+  std::optional<AccountTag> account{};
 };
 
 // What a store has under one RecordId. Changed by the pure steps of src/core/transitions.h alone, so that every store

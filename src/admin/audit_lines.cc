@@ -159,6 +159,11 @@ PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query) {
 Task<PageAnswer> AuditPages::find(const json::object& given) {
   const Result<KeySearch> search = key_search_in(given);
   if (!search) co_return refused(400, search.fault().message);
+  // Lines have no account, and no id can be made of an account alone.
+  if (search->key.empty())
+    co_return refused(400,
+                      "key is missing: the idempotency key whose lines to find. POST /api/keys/find lists the keys "
+                      "of an account");
   const Result<std::string> since = instant("since", text_member(given, "since"));
   if (!since) co_return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", text_member(given, "until"));

@@ -71,9 +71,10 @@ std::vector<std::string> key_texts(const Policy& policy, const KeySearch& search
   return texts;
 }
 
-// The ids of the account for one request. Nothing if what is given does not name an account of this route.
-std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const IdRules& rules,
-                              std::string_view method, std::string_view target) {
+// Calls `use(principal, policy, headers)` for each account of the route that is meant: none if what is given does not
+// name one.
+template <class Use>
+void each_account(const Policy& of_route, const KeySearch& search, const IdRules& rules, const Use& use) {
   const std::optional<RouteTrust> trust = rules.trust.of(of_route);
   const std::shared_ptr<const Accounts> accounts =
       !trust || trust->accounts == nullptr ? nullptr : trust->accounts->accounts.get();
@@ -81,18 +82,23 @@ std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, c
   Policy policy = of_route;
   policy.tokens.unverified = true;
   const Headers headers = headers_of(policy, search);
-  std::vector<RecordId> ids;
   for (const std::optional<CertificateName>& certificate : certificates_of(policy, search)) {
     Caller caller;
     caller.accounts = accounts.get();
     caller.certificate = certificate ? &*certificate : nullptr;
     const auto principal = find_principal(policy, headers, caller);
-    if (const auto* named = std::get_if<Principal>(&principal)) {
-      const RequestView request{method, target, headers};
-      for (const std::string& key : key_texts(policy, search))
-        ids.push_back(record_id(policy, *named, request, KeyKind::client, key, rules.hash));
-    }
+    if (const auto* named = std::get_if<Principal>(&principal)) use(*named, policy, headers);
   }
+}
+
+// The ids of the account for one request.
+std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const IdRules& rules,
+                              std::string_view method, std::string_view target) {
+  std::vector<RecordId> ids;
+  each_account(of_route, search, rules, [&](const Principal& account, const Policy& policy, const Headers& headers) {
+    for (const std::string& key : key_texts(policy, search))
+      ids.push_back(record_id(policy, account, {method, target, headers}, KeyKind::client, key, rules.hash));
+  });
   return ids;
 }
 
@@ -194,10 +200,21 @@ bool is_searched(const RecordId& id, const Record& record, const KeySearch& sear
 
 bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules) {
   const Route* const route = route_of(record, rules.config);
-  // A redacted path is known only if the operator gives it.
-  const std::string_view target =
-      record.target.starts_with(kRedacted) ? without_query(search.path) : std::string_view(record.target);
-  return route != nullptr && holds(ids_for(route->policy, search, rules, record.method, target), id);
+  if (route == nullptr) return false;
+  // Nothing but the tag tells of an account where key and path are hashes. A record without a client's key has its
+  // fingerprint's.
+  const std::optional<AccountTag>& tag = record.context.account;
+  const KeyKind kind = record.key.empty() ? KeyKind::fingerprint : KeyKind::client;
+  const std::string_view made(reinterpret_cast<const char*>(record.fingerprint.bytes.data()),
+                              record.fingerprint.bytes.size());
+  const std::string_view key = kind == KeyKind::fingerprint ? made : record.key;
+  bool found = false;
+  each_account(route->policy, search, rules, [&](const Principal& account, const Policy& policy, const Headers& all) {
+    const RequestView request{record.method, record.target, all};
+    found = found || (tag ? account_tag(account, rules.hash) == *tag
+                          : record_id(policy, account, request, kind, key, rules.hash) == id);
+  });
+  return found;
 }
 
 } // namespace oncekey

@@ -40,7 +40,10 @@ class KeySearchTest : public ::testing::Test {
     const AdmitAnswer answer = admit(policy, {method, target, headers}, requester, read->key, "{}", hash_);
     const auto* const it = std::get_if<Admitted>(&answer);
     EXPECT_NE(it, nullptr);
-    return it == nullptr ? RecordId{} : it->id;
+    if (it == nullptr) return {};
+    account_of_last_ = it->account;
+    fingerprint_of_last_ = it->fingerprint;
+    return it->id;
   }
 
   static Headers headers(std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {
@@ -67,6 +70,9 @@ class KeySearchTest : public ::testing::Test {
   }
 
   const KeyedHash hash_{Secret{1, 2, 3}};
+  // Of what admitted() has made last.
+  std::optional<AccountTag> account_of_last_;
+  Fingerprint fingerprint_of_last_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<Trust> trust_;
 };
@@ -96,6 +102,7 @@ TEST_F(KeySearchTest, MethodAndPathAreNeededWhereTheyTellKeysApart) {
 
   Record record;
   record.route = "/v1/*";
+  record.key = "order-17";
   record.method = "PATCH";
   record.target = "/v1/orders/";
   EXPECT_TRUE(belongs_to(id, record, search("Bearer alice"), {*config_, *trust_, hash_}));
@@ -142,14 +149,31 @@ TEST_F(KeySearchTest, ARedactedRecordIsFoundByWhatStandsInPlaceOfItsTexts) {
   record.method = "POST";
   record.key = redacted(hash_, "order-17");
   record.target = redacted(hash_, "/v1/orders");
+  record.context.account = account_of_last_;
   EXPECT_EQ(key_texts_of(search(""), rules), (std::vector<std::string>{"order-17", record.key}));
   EXPECT_TRUE(is_searched(id, record, search(""), rules));
   EXPECT_TRUE(is_searched(id, record, search("", "/v1/orders?page=2"), rules));
   EXPECT_TRUE(is_searched(id, record, search("Bearer alice", "/v1/orders"), rules));
   EXPECT_FALSE(is_searched(id, record, search("", "/v1/other"), rules));
   EXPECT_FALSE(is_searched(id, record, search("Bearer bob", "/v1/orders"), rules));
+  // Of the account alone, a listing knows neither key nor path.
+  EXPECT_TRUE(belongs_to(id, record, search("Bearer alice"), rules));
+  EXPECT_FALSE(belongs_to(id, record, search("Bearer bob"), rules));
   record.key = redacted(hash_, "order-18");
   EXPECT_FALSE(is_searched(id, record, search(""), rules));
+}
+
+TEST_F(KeySearchTest, ARecordWithoutAClientsKeyIsItsAccountsByItsFingerprint) {
+  read("[[route]]\npath = \"/v1/*\"\npolicy = \"classic\"\nkey_from = \"fingerprint\"\nwindow = \"2m\"\n");
+  const RecordId id = admitted("/v1/orders", headers({{"Authorization", "Bearer alice"}}));
+  Record record;
+  record.route = "/v1/*";
+  record.method = "POST";
+  record.target = "/v1/orders";
+  record.fingerprint = fingerprint_of_last_;
+  EXPECT_FALSE(account_of_last_) << "the id can be made again";
+  EXPECT_TRUE(belongs_to(id, record, search("Bearer alice"), {*config_, *trust_, hash_}));
+  EXPECT_FALSE(belongs_to(id, record, search("Bearer bob"), {*config_, *trust_, hash_}));
 }
 
 TEST_F(KeySearchTest, EverythingThatIsGivenNarrowsALook) {

@@ -2,6 +2,7 @@
 
 #include "admin/record_json.h"
 #include "base/enum_name.h"
+#include "base/machine_memory.h"
 #include "base/masked_url.h"
 #include "base/process_usage.h"
 
@@ -66,6 +67,7 @@ Overview::Overview(GatewayShared& shared, const StoreCounts& counts, Loop& loop,
       instance_(short_random()),
       started_(wall_clock()),
       started_at_(std::chrono::steady_clock::now()),
+      memory_limit_(memory_limit().value_or(0)),
       history_(static_cast<std::uint64_t>(seconds_of(started_))),
       last_(totals()),
       timer_(loop, [this] { look(); }) {}
@@ -257,6 +259,7 @@ json::object Overview::live() const {
                                                                 {"size_bytes", disk.size_bytes},
                                                                 {"reserve_bytes", disk.reserve_bytes}});
   out["memory"] = json::object{{"rss_bytes", process_usage().resident_bytes},
+                               {"limit_bytes", memory_limit_},
                                {"buffered_bytes", shared_.shares.in_use(Resource::buffered_bytes)},
                                {"buffered_bytes_max", limits.max_buffered_bytes}};
   out["connections"] =

@@ -68,6 +68,7 @@ class Overview {
   const std::string instance_;
   const Time started_;
   const MonotonicTime started_at_;
+  const std::uint64_t memory_limit_; // 0: not known
   const Server* gateway_ = nullptr;
   History history_;
   Totals last_;

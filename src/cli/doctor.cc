@@ -1,6 +1,7 @@
 #include "base/certificate.h"
 #include "base/durations.h"
 #include "base/enum_name.h"
+#include "base/machine_memory.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"

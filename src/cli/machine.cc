@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -47,24 +46,6 @@ constexpr std::array kKnownFileSystems{
     KnownFileSystem{V9FS_MAGIC, FileSystemKind::network, "9p"},
     KnownFileSystem{AFS_SUPER_MAGIC, FileSystemKind::network, "afs"},
 };
-
-// The folder of this process' control group, of the second version.
-std::string control_group() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.starts_with("0::/")) return "/sys/fs/cgroup" + line.substr(3);
-  }
-  return "/sys/fs/cgroup";
-}
-
-// Nothing if there is no such file, or it says "max".
-std::optional<std::uint64_t> number_in_file(const std::string& path) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  if (file >> number) return number;
-  return std::nullopt;
-}
 
 } // namespace
 
@@ -103,27 +84,6 @@ Status may_use_io_uring() {
   if (ring < 0) return unavailable(std::strerror(errno));
   ::close(static_cast<int>(ring));
   return ok_status();
-}
-
-std::optional<std::uint64_t> available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::uint64_t kib = 0;
-  std::string unit;
-  std::optional<std::uint64_t> available;
-  while (file >> name >> kib) {
-    if (name == "MemAvailable:") available = kib << 10;
-    std::getline(file, unit);
-  }
-  // Limits of the groups above count as well: in a container the topmost one is the container's.
-  for (std::string group = control_group(); group.starts_with("/sys/fs/cgroup"); group.erase(group.rfind('/'))) {
-    if (const auto most = number_in_file(group + "/memory.max")) {
-      const std::uint64_t used = number_in_file(group + "/memory.current").value_or(0);
-      const std::uint64_t left = *most > used ? *most - used : 0;
-      available = std::min(available.value_or(left), left);
-    }
-  }
-  return available;
 }
 
 } // namespace oncekey

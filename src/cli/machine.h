@@ -34,7 +34,4 @@ Result<SyncTimes> measure_syncs(const std::string& folder);
 // Nothing if it may be used, else why not.
 Status may_use_io_uring();
 
-// What is free, and at most what the limit of this process' control group leaves.
-std::optional<std::uint64_t> available_memory();
-
 } // namespace oncekey

@@ -92,6 +92,7 @@ AdmitAnswer admit(const Policy& policy, const RequestView& request, const Reques
 
   Admitted admitted;
   admitted.fingerprint = fingerprint_of(policy, request, body, hash);
+  if (policy.redact) admitted.account = account_tag(principal, hash);
   if (auto* client = std::get_if<ClientKey>(&found)) {
     admitted.key = std::move(client->text);
     admitted.id = record_id(policy, principal, request, KeyKind::client, admitted.key, hash);

@@ -69,6 +69,7 @@ struct Admitted {
   Fingerprint fingerprint;
   std::string key;    // the client's key as compared and forwarded; empty when key_from is `fingerprint`
   Millis retention{}; // the policy's, or its window for keys made of the fingerprint
+  std::optional<AccountTag> account{}; // where the policy says `redact`
 };
 
 using ScreenAnswer = std::variant<Unprotected, ReadBody, Refusal>;

@@ -71,6 +71,7 @@ constexpr Flags kKnown = kOfResponse | kTookOver | kRerun;
 
 // Bits of a context's flags.
 constexpr std::uint8_t kHasTrace = 1;
+constexpr std::uint8_t kHasAccount = 2;
 
 Flags flags_of(const StoredResponse& response) {
   Flags flags = kHasResponse;
@@ -143,8 +144,9 @@ template <Appendable Out>
 void put_context(Out& out, const ClaimContext& context) {
   field(out, context.gateway);
   field(out, static_cast<std::uint32_t>(std::clamp<std::int64_t>(context.lease.count(), 0, UINT32_MAX)));
-  field(out, static_cast<std::uint8_t>(context.trace ? kHasTrace : 0));
+  field(out, static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.account ? kHasAccount : 0)));
   if (context.trace) field(out, *context.trace);
+  if (context.account) field(out, *context.account);
 }
 
 bool read_context(Cursor& cursor, ClaimContext& context) {
@@ -152,8 +154,9 @@ bool read_context(Cursor& cursor, ClaimContext& context) {
   std::uint8_t flags = 0;
   each(cursor, context.gateway, lease_ms, flags);
   context.lease = Millis(lease_ms);
-  if ((flags & ~kHasTrace) != 0) return false;
+  if ((flags & ~(kHasTrace | kHasAccount)) != 0) return false;
   if ((flags & kHasTrace) != 0) field(cursor, context.trace.emplace());
+  if ((flags & kHasAccount) != 0) field(cursor, context.account.emplace());
   return cursor.ok();
 }
 

@@ -119,6 +119,8 @@ TEST(RecordCodec, EveryFlagComesBackAlone) {
   EXPECT_TRUE(
       comes_back([](Record& r) { r.response->course.reset(); }, [](const Record& r) { return !r.response->course; }));
   EXPECT_TRUE(comes_back([](Record& r) { r.context.trace.reset(); }, [](const Record& r) { return !r.context.trace; }));
+  EXPECT_TRUE(comes_back([](Record& r) { r.context.account.emplace().fill(0xac); },
+                         [](const Record& r) { return r.context.account && r.context.account->back() == 0xac; }));
   for (const StreamMark mark : {StreamMark::none, StreamMark::begun, StreamMark::whole}) {
     EXPECT_TRUE(comes_back([&](Record& r) { r.response->stream = mark; },
                            [&](const Record& r) { return r.response->stream == mark; }));
@@ -155,7 +157,7 @@ TEST(RecordCodec, AContextAloneComesBackAndRefusesEveryOtherLength) {
     EXPECT_FALSE(decode_context(std::string_view(bytes).substr(0, length))) << length;
   }
   EXPECT_FALSE(decode_context(bytes + "x"));
-  bytes[14] = 2;
+  bytes[14] = 4;
   EXPECT_FALSE(decode_context(bytes)) << "unknown flag";
 }
 

@@ -232,6 +232,17 @@ void append_parts(const Principal& principal, std::vector<std::string_view>& par
   }
 }
 
+AccountTag account_tag(const Principal& principal, const KeyedHash& hash) {
+  const std::string count = std::to_string(principal.parts.size());
+  std::list<std::string> names;
+  std::vector<std::string_view> parts{"oncekey account 1", count};
+  append_parts(principal, parts, names);
+  const HashBytes bytes = hash.of(parts);
+  AccountTag tag;
+  std::copy_n(bytes.begin(), tag.size(), tag.begin());
+  return tag;
+}
+
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,
                    std::string_view key, const KeyedHash& hash) {
   // The number of parts comes first, so that no two lists of parts have the same hash.

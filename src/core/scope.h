@@ -32,6 +32,9 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
 // compare without case, and two gateways on one store may spell them differently.
 void append_parts(const Principal& principal, std::vector<std::string_view>& parts, std::list<std::string>& names);
 
+// What a record keeps of its account where its id cannot be made again. It has nothing of the key in it.
+AccountTag account_tag(const Principal& principal, const KeyedHash& hash);
+
 enum class KeyKind { client, fingerprint };
 
 // The record a request belongs to. `key` is the client's, or the bytes of the fingerprint.

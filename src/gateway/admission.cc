@@ -34,7 +34,7 @@ ClaimRequest claim_for(const GatewayShared& shared, const KeyedRequest& request)
           .method = request.head.method,
           .target = policy.redact ? redacted(shared.hash, request.head.path())
                                   : printable_target(request.head.path().substr(0, kShownTargetMax)),
-          .context = {.gateway = shared.name, .trace = request.trace, .lease = policy.lease}};
+          .context = {shared.name, request.trace, policy.lease, request.admitted.account}};
 }
 
 std::uint64_t claim_bytes(const KeyedRequest& request) {

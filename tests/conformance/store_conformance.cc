@@ -243,9 +243,10 @@ TEST_P(StoreConformance, ASecondClaimFindsTheFirst) {
 }
 
 TEST_P(StoreConformance, ARecordTellsWhereTheClaimOfItsOwnerCameFrom) {
-  const auto claim_from = [&](std::string gateway, std::optional<TraceId> trace) {
+  const auto claim_from = [&](std::string gateway, std::optional<TraceId> trace,
+                              std::optional<AccountTag> account = std::nullopt) {
     ClaimRequest from = request(1, Abandoned::take_over, 1);
-    from.context = {std::move(gateway), trace};
+    from.context = {.gateway = std::move(gateway), .trace = trace, .account = account};
     return value_of<ClaimAnswer>([&](auto done) { store().claim(std::move(from), std::move(done)); });
   };
   TraceId trace;
@@ -254,13 +255,17 @@ TEST_P(StoreConformance, ARecordTellsWhereTheClaimOfItsOwnerCameFrom) {
   EXPECT_EQ(find(1)->record->context.gateway, "eu-1");
   EXPECT_EQ(find(1)->record->context.trace, trace);
   advance(kLease);
-  const ClaimAnswer taken = claim_from("eu-2", std::nullopt);
+  AccountTag account;
+  account.fill(0xac);
+  const ClaimAnswer taken = claim_from("eu-2", std::nullopt, account);
   ASSERT_TRUE(std::holds_alternative<Claimed>(taken));
   complete(1, std::get<Claimed>(taken).fence, StoredResponse{});
   const ClaimContext context = find(1)->record->context;
   EXPECT_EQ(context.gateway, "eu-2");
   EXPECT_FALSE(context.trace);
+  EXPECT_EQ(context.account, account);
   EXPECT_EQ(list({}).front().record.context.gateway, "eu-2");
+  EXPECT_EQ(list({}).front().record.context.account, account);
 }
 
 TEST_P(StoreConformance, SealedResponsesAndStreamsComeBackAsTheyWere) {

@@ -285,6 +285,28 @@ with_page("the overview says in words what needs a person, and leads there", {},
   await seen(heading(page, "Jobs"));
 });
 
+with_page("a key is hot when it is retried more than clients do", {}, async (page) => {
+  const row = (id, retries, storm = false) => ({ id: id.repeat(64), route: "/*", retries, storm });
+  let keys = [row("a", 40, true), row("b", 3), row("c", 2), row("d", 1)];
+  await page.route("**/api/overview*", async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    json.storms.keys = keys;
+    await route.fulfill({ response, json });
+  });
+  await page.reload();
+  const table = page.getByRole("table", { name: "Hot keys" });
+  await seen(table.getByRole("link", { name: "bbbbbbbb" }));
+  assert.equal(await table.getByRole("link").count(), 2);
+  keys = "0123456789".split("").map((id) => row(id, 5));
+  await poll_now(page);
+  await seen(page.getByText("The 8 that are retried most."));
+  assert.equal(await table.getByRole("link").count(), 8);
+  keys = [row("c", 2)];
+  await poll_now(page);
+  await seen(page.getByText("No key is retried often at the moment."));
+});
+
 with_page("the overview is live, and its history survives a reload", {}, async (page) => {
   const replays = async () =>
     Number(
@@ -335,8 +357,8 @@ with_page(
     await seen(page.getByText(/Looked at .* more/));
     await page.getByLabel("State").selectOption("in_progress");
     await page.getByRole("button", { name: "Search" }).press("Enter");
+    await until("the others to go", async () => (await page.getByRole("link", { name: /^bulk-/ }).count()) === 0);
     await seen(page.getByRole("link", { name: world.keys.running.key }));
-    assert.equal(await page.getByRole("link", { name: /^bulk-/ }).count(), 0);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "Search", "the focus stays");
     await page.goBack();
     await seen(page.getByText(/Looked at .* more/));
@@ -368,6 +390,17 @@ with_page(
   },
 );
 
+with_page("a record without a client's key is found and named", { place: "#/keys?route=%2Falike%2F*" }, async (page) => {
+  await page.getByRole("link", { name: "no key: known by its content" }).click();
+  await seen(heading(page, "no key: known by its content"));
+  assert.equal(await page.getByRole("button", { name: "Copy key" }).count(), 0);
+  await seen(verdict(page).getByRole("heading", { name: /Executed once$/ }));
+  // Events of a key lie close together: each has its time to the millisecond.
+  const times = await page.locator(".timeline li .quiet").allTextContents();
+  assert.equal(times.length, 4);
+  for (const text of times) assert.match(text, /^\d+ \w+,? \d\d:\d\d:\d\d\.\d{3} · /);
+});
+
 with_page(
   "filters that fit nothing, and a listing that fails, have their words",
   { place: "#/keys?older_than=1d" },
@@ -398,7 +431,7 @@ const kVerdicts = [
   ["running", "Being executed now", /409, “in progress”/],
   ["released", "Executed, maybe more than once", /released the key before.* stored answer \(201\)/],
   ["running", "Being executed again now", /released the key before/, { record: released_before }],
-  ["held", "Not known whether it was executed, or how often", /sent to the API more/, { record: released_before }],
+  ["held", "Not known whether it was executed, or how often", /more than one run/, { record: released_before }],
   // 100 actions of operators are not in its timeline.
   ["busy", kAsFarAsKnown, /older than those in the timeline.* stored answer \(201\)/],
   ["done", kAsFarAsKnown, /through other gateways/, { overview: (overview) => (overview.gateways_shared = true) }],
@@ -814,10 +847,19 @@ with_page("the audit trail goes back page by page and says how far it looked", {
   await page.getByRole("link", { name: "Older" }).press("Enter");
   await page.getByRole("link", { name: "Newest" }).waitFor();
   await until("other lines", async () => (await trail(page).nth(1).textContent()) !== newest);
-  while ((await page.getByRole("link", { name: "Older" }).count()) > 0) {
-    const from = page.url();
-    await page.getByRole("link", { name: "Older" }).click();
-    await until("the next page", async () => page.url() !== from && (await page.getByText(/Looked at/).count()) > 0);
+  const older = page.getByRole("link", { name: "Older" });
+  // Looked at in one go: what was there before stays until the next page has been read.
+  const leads_to = () => older.evaluateAll((links) => links[0]?.getAttribute("href") ?? null);
+  for (let from = await leads_to(); from !== null; from = await leads_to()) {
+    await older.click();
+    await until("the next page", () =>
+      page.evaluate(
+        (before) =>
+          /Looked at/.test(document.body.textContent) &&
+          document.querySelector(".pages a:last-child")?.getAttribute("href") !== before,
+        from,
+      ),
+    );
   }
   await seen(page.getByText(/: that is all/));
   await page.getByRole("link", { name: "Newest" }).click();
@@ -936,7 +978,7 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
       keys: { abandoned: 0, indeterminate: 0 },
       disk: { free_bytes: 50, size_bytes: 100 },
       store: { healthy: true, fault: null, room: true, shortage: null, bytes: 1, bytes_max: 100, durability: "power" },
-      memory: { buffered_bytes: 1, buffered_bytes_max: 100 },
+      memory: { rss_bytes: 1, limit_bytes: 100, buffered_bytes: 1, buffered_bytes_max: 100 },
       connections: { open: 1, max: 100 },
       in_flight: { now: 1, max: 100 },
       upstreams: [{ name: "http://api", breaker_open: false }],
@@ -977,6 +1019,10 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
         o.jobs.dead = 3;
       }),
       tell((o) => {
+        o.keys.abandoned = 1;
+        o.jobs.dead = 1;
+      }),
+      tell((o) => {
         o.jobs.destinations = [{ destination: "x", waiting: 1, configured: false }];
       }),
       tell((o) => {
@@ -996,6 +1042,9 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
       }),
       tell((o) => {
         o.store.bytes = 95;
+      }),
+      tell((o) => {
+        o.memory.rss_bytes = 95;
       }),
       tell((o) => {
         o.connections.open = 95;
@@ -1019,6 +1068,7 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
     ["bad", /unknown outcome/],
     ["warn", /2 keys are abandoned/],
     ["bad", /3 messages could not/],
+    ["bad", /^1 message could not.*1 key is abandoned/],
     ["bad", /not configured/],
     ["bad", /circuit breaker/],
     ["bad", /silent/],
@@ -1026,6 +1076,7 @@ with_page("what is all right and what is not, line by line", {}, async (page) =>
     ["warn", /retried/],
     ["warn", /disk is nearly full/],
     ["warn", /store holds/],
+    ["warn", /95 B of the 100 B of memory/],
     ["warn", /95 of 100 connections/],
     ["warn", /over a restart/],
     ["good", /^$/],

@@ -61,6 +61,7 @@ class ConsoleTest(unittest.TestCase):
         routes = [{"path": "/held/*", "on_unknown": "hold", "on_abandoned": "hold"},
                   {"path": "/waits/*", "on_unknown": "abandon", "on_abandoned": "hold", "lease": f"{LEASE_SECONDS}s"},
                   {"path": "/lost/*", "policy": "classic", "lease": f"{LEASE_SECONDS}s"},
+                  {"path": "/alike/*", "policy": "classic", "key_from": ["fingerprint"], "window": "30m"},
                   {"path": "/*", "policy": "classic"}]
         webhooks = [hooks.hook("stripe", f"{cls.receiver.url}/events"), hooks.hook("github", f"{cls.receiver.url}/pushes"),
                     hooks.hook("shopify", f"{cls.receiver.url}/orders"),
@@ -151,6 +152,7 @@ class ConsoleTest(unittest.TestCase):
         for number in range(KEYS_COMPLETED):
             client.post("/charges", key=f"bulk-{number:04d}")
         post("evil", "/charges", key=EVIL_KEY)
+        client.post("/alike/1")
         post("done", "/charges")
         for _ in range(3):
             post("done", "/charges")

@@ -15,7 +15,7 @@ from support.cases import GatewayTest, fresh_key
 from support.gateway import Gateway, run_cli
 from support.servers import Postgres, Redis
 from support.upstream import Upstream, answers, resets
-from support.waiting import poll_until
+from support.waiting import Background, poll_until
 
 TRACES = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"]
 
@@ -74,6 +74,11 @@ class AuditLogTest(GatewayTest):
                                "a different request")
         self.assertIn("no line", self.cli("show", "--key", self.key, "--until", "2020-01-01").stdout)
         self.assertIn("no line", self.cli("show", "--key", "never-sent").stdout)
+        # Of an account alone it knows nothing, and says so.
+        refused = self.gateway.admin.request("POST", "/api/audit/find", body=b'{"principal":"Bearer alice"}',
+                                             headers=[("Content-Type", "application/json")])
+        self.assertEqual(refused.status, 400, refused)
+        self.assertIn("key is missing", refused.json()["error"])
 
     def test_a_route_that_did_not_ask_for_it_leaves_no_line(self):
         self.post("/quiet/1")
@@ -341,6 +346,42 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(self.wait_for("restore_store", self.gateway)["reason"], "the disk died")
 
 
+@unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
+class StalledDiskTest(unittest.TestCase):
+    """The disk of the audit log does not answer. An action waits for its line; nothing else waits."""
+
+    def test_probes_and_requests_are_answered_meanwhile(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        environment = {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        gateway = Gateway(upstream.url, [{"path": "/*", "policy": "classic", "audit": "decisions", "on_unknown": "hold"}],
+                          store="journal", environment=environment)
+        self.addCleanup(gateway.remove)
+        stalled = gateway.folder / "stalled"
+        environment["ONCEKEY_STALL_AUDIT"] = str(stalled)
+        gateway.start()
+        upstream.will(resets())
+        gateway.client().post(key="held")
+        record = gateway.records()[0]
+        stalled.touch()
+        body = json.dumps({"reason": "not charged"}).encode()
+        action = Background(lambda: gateway.admin.request("POST", f"/api/keys/{record['id']}/release", body=body,
+                                                          headers=[("Content-Type", "application/json")]))
+        # The store has done it; only the answer waits.
+        poll_until(lambda: not gateway.records(), "the release")
+        listing = Background(lambda: gateway.admin.get("/api/audit"))
+        for _ in range(3):
+            self.assertEqual(gateway.admin.get("/livez").status, 200)
+            self.assertEqual(gateway.admin.get("/readyz").status, 200)
+            self.assertEqual(gateway.admin.get("/api/overview").status, 200)
+            self.assertEqual(gateway.client().post(key=fresh_key()).status, 201)
+        self.assertFalse(action.finished)
+        self.assertFalse(listing.finished)
+        stalled.unlink()
+        self.assertEqual(action.result().status, 200)
+        self.assertEqual(listing.result().json()["lines"][0]["action"], "release")
+
+
 class AuditPlaceTest(unittest.TestCase):
     def test_it_is_off_for_a_store_in_memory_and_where_switched_off(self):
         for settings in ({"store": "memory:"}, {"store": "journal", "audit_log": "off"}):
@@ -359,6 +400,8 @@ class AuditPlaceTest(unittest.TestCase):
 
 
 class SharedStores:
+    commands = {"accept_loss": ("accept-loss", "--yes")}
+
     def test_each_gateway_has_a_chain_and_the_store_keeps_both_heads(self):
         server = self.make().start()
         self.addCleanup(server.remove)
@@ -374,14 +417,17 @@ class SharedStores:
             gateway.client().post("/charges", key=key)
         for gateway in gateways:
             gateway.stop()
-        # What a command did without them is in the log of the first that starts.
-        accepted = run_cli("store", "accept-loss", "--store", server.url, "--yes", "--reason", "a drill")
-        self.assertEqual(accepted.returncode, 0, accepted)
+        # What commands did without them is in the log of the first that starts.
+        for action, words in self.commands.items():
+            done = run_cli("store", *words, "--store", server.url, "--reason", f"a drill of {action}")
+            self.assertEqual(done.returncode, 0, done)
         gateways[0].start()
-        line = poll_until(lambda: gateways[0].admin.get("/api/audit").json()["lines"], "the line")[0]
-        self.assertEqual((line["action"], line["reason"]), ("accept_loss", "a drill"))
+        found = poll_until(lambda: len(lines := gateways[0].admin.get("/api/audit").json()["lines"]) == len(self.commands)
+                           and lines, "the lines")
+        self.assertEqual({line["action"]: line["reason"] for line in found},
+                         {action: f"a drill of {action}" for action in self.commands})
         gateways[0].stop()
-        again = ["opened", "action", "closed"]
+        again = ["opened", *["action"] * len(self.commands), "closed"]
         for gateway, events in zip(gateways, (["opened", "claimed", "completed", "closed", *again],
                                               ["opened", "replayed", "closed"])):
             files = list((gateway.folder / "state" / "oncekey").glob("audit-eu-*.log"))
@@ -398,6 +444,7 @@ class SharedStores:
 
 class AuditOnPostgresTest(SharedStores, unittest.TestCase):
     make = Postgres
+    commands = {**SharedStores.commands, "migrate_store": ("migrate",)}
 
 
 class AuditOnRedisTest(SharedStores, unittest.TestCase):

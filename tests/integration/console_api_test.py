@@ -39,6 +39,7 @@ class OverviewTest(unittest.TestCase):
             self.assertEqual((first["status"], first["gateway"], first["store"]["kind"]), ("ready", "eu-1", "journal"))
             self.assertEqual(first["store"]["durability"], "power")
             self.assertGreater(first["disk"]["size_bytes"], 0)
+            self.assertGreater(first["memory"]["limit_bytes"], first["memory"]["rss_bytes"])
             self.assertEqual(first["routes"], ["/*"])
             self.assertEqual([each["name"] for each in first["gateways"]], ["eu-1"])
             self.assertFalse(first["gateways_shared"])
@@ -231,6 +232,44 @@ class KeyTest(unittest.TestCase):
         self.assertEqual(self.gateway.admin.get("/api/keys?newer_than=0s").json()["keys"], [])
 
 
+class AccountSearchTest(unittest.TestCase):
+    """An account's keys are found by the account alone, also where a record does not hold what its id was made of."""
+
+    ROUTES = [{"path": "/cards/*", "policy": "classic", "redact": True},
+              {"path": "/alike/*", "policy": "classic", "key_from": ["fingerprint"], "window": "2m"},
+              {"path": "/both/*", "policy": "classic", "key_from": ["fingerprint"], "window": "2m", "redact": True}]
+
+    def find(self, store):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, self.ROUTES, store=store, upstream_timeout="1s", lease="1s") as gateway:
+            for account in ("carol", "dave"):
+                client = gateway.client(account)
+                client.post("/cards/4111", key=f"4111-{account}")
+                client.post("/alike/1", body=account.encode())
+                client.post("/both/1", body=account.encode())
+            everything = {each["id"] for each in gateway.records(below="")}
+            self.assertEqual(len(everything), 6)
+            found = {}
+            for account in ("carol", "dave"):
+                keys = post(gateway, "/api/keys/find", {"principal": f"Bearer {account}"}).json()["keys"]
+                self.assertEqual(sorted(each["route"] for each in keys), ["/alike/*", "/both/*", "/cards/*"])
+                found[account] = {each["id"] for each in keys}
+            self.assertEqual(found["carol"] | found["dave"], everything)
+            self.assertNotIn("account", gateway.admin.get("/api/keys").body.decode(), "it is nobody's to see")
+            with_key = {"principal": "Bearer carol", "key": "4111-carol"}
+            self.assertEqual([each["route"] for each in post(gateway, "/api/keys/find", with_key).json()["keys"]],
+                             ["/cards/*"])
+            self.assertEqual(post(gateway, "/api/keys/find", {**with_key, "principal": "Bearer dave"}).json()["keys"], [])
+
+    def test_in_an_embedded_store(self):
+        self.find("journal")
+
+    def test_in_a_shared_store(self):
+        with Redis() as server:
+            self.find(server.url)
+
+
 class AttemptsTest(unittest.TestCase):
     """What was tried is part of the job: a restart forgets nothing, and every gateway sees it."""
 
@@ -293,6 +332,55 @@ class AttemptsTest(unittest.TestCase):
         seen = self.attempts(second, job)
         self.assertEqual(seen, self.attempts(first, job))
         self.assertEqual(len(seen), job["attempts"])
+
+
+class UnknownOutcomeTest(unittest.TestCase):
+    """The store did not answer: what was asked of it may have happened. The trail says so, and does not say `refused`."""
+
+    JOBS = 3
+
+    def setUp(self):
+        self.server = Redis().start()
+        self.addCleanup(self.server.remove)
+        receiver = Upstream().start()
+        self.addCleanup(receiver.stop)
+        receiver.always(answers(500))
+        webhooks = [hooks.hook("stripe", receiver.url + "/events", budget="100ms")]
+        self.gateway = Gateway("http://127.0.0.1:1", [CLASSIC], store=self.server.url, webhook=webhooks)
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        for number in range(self.JOBS):
+            body, headers = hooks.stripe(f"evt_{number}")
+            sent = self.gateway.client().request("POST", "/hooks/stripe", body=body, headers=headers)
+            self.assertEqual(sent.status, 200)
+        poll_until(lambda: len(self.dead()) == self.JOBS, "all jobs to be dead letters")
+
+    def dead(self):
+        return self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]
+
+    def lines(self):
+        return self.gateway.admin.get("/api/audit").json()["lines"]
+
+    def test_of_a_run_over_many_jobs(self):
+        body = {"filter": {"state": "dead"}, "reason": "they are back", "confirm": self.JOBS}
+        run = post(self.gateway, "/api/jobs/retry", body, "run-1", 202).json()
+        self.server.kill()
+        ended = poll_until(lambda: (now := self.gateway.admin.get(f"/api/jobs/runs/{run['id']}").json())["ended"] and now,
+                           "the end of the run")
+        self.assertGreater(ended["failed"], 0)
+        self.assertTrue(ended["last_fault"])
+        results = [line["result"] for line in self.lines() if line["action"] == "retry" and line["id"]]
+        self.assertEqual(results.count(f"fault in run {run['id']}"), ended["failed"])
+        self.assertEqual(results.count(f"done in run {run['id']}"), ended["done"])
+        self.assertIn(f"{ended['failed']} failed", self.lines()[0]["result"])
+
+    def test_of_one_job(self):
+        job = self.dead()[0]
+        # It can be read, and the write is refused.
+        self.server.configure("min-replicas-to-write", 1)
+        post(self.gateway, f"/api/jobs/{job['id']}/retry", {"reason": "it is back"}, expected=503)
+        line = self.lines()[0]
+        self.assertEqual((line["action"], line["id"], line["result"]), ("retry", job["id"], "fault"))
 
 
 class BulkTest(unittest.TestCase):

@@ -5,6 +5,7 @@
  * EIO, once and for ever, as a disk that went bad does. With ONCEKEY_NO_IO_URING the kernel seems to forbid io_uring, as
  * it does in many containers. With ONCEKEY_SYNCS_LIE the writer thread's writes stay in the page cache, where a power
  * cut takes them away. With ONCEKEY_SHORT_WRITES each of them ends after one block.
+ * While the file named by ONCEKEY_STALL_AUDIT exists, and half a minute at most, writes to an audit log do not return.
  * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. With
  * ONCEKEY_NO_SUCH_NAME it says that no name exists.
  * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
@@ -33,13 +34,18 @@ static int log_fails(void) {
   return trigger != NULL && access(trigger, F_OK) == 0;
 }
 
-/* The client's key journal, a file whose name ends in ".log", is synced with these. */
-static int sync_or_fail(long call, int fd) {
+static int is_called(int fd, const char* end) {
   char link[64];
   char path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (log_fails() && length >= 4 && memcmp(path + length - 4, ".log", 4) == 0) {
+  const ssize_t wanted = (ssize_t)strlen(end);
+  return length >= wanted && memcmp(path + length - wanted, end, (size_t)wanted) == 0;
+}
+
+/* The client's key journal, a file whose name ends in ".log", is synced with these. */
+static int sync_or_fail(long call, int fd) {
+  if (log_fails() && is_called(fd, ".log")) {
     errno = EIO;
     return -1;
   }
@@ -47,6 +53,13 @@ static int sync_or_fail(long call, int fd) {
 }
 int fsync(int fd) { return sync_or_fail(SYS_fsync, fd); }
 int fdatasync(int fd) { return sync_or_fail(SYS_fdatasync, fd); }
+
+ssize_t write(int fd, const void* bytes, size_t count) {
+  const char* stalls = getenv("ONCEKEY_STALL_AUDIT");
+  for (int i = 0; stalls != NULL && access(stalls, F_OK) == 0 && is_called(fd, "audit.log") && i < 600; ++i)
+    usleep(50000);
+  return syscall(SYS_write, fd, bytes, count);
+}
 
 /* The writer thread's way; nothing else in the process writes like this. */
 ssize_t pwritev2(int fd, const struct iovec* parts, int count, off_t offset, int flags) {

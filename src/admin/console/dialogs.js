@@ -1,7 +1,7 @@
 // dialogs: questions before an action. The browser keeps the focus inside and closes them on Escape.
 import { el, show } from "./dom.js";
 import { random_key } from "./api.js";
-import { field } from "./parts.js";
+import { field, kNoKey } from "./parts.js";
 import { number, plural, short_id } from "./format.js";
 
 let open_one = null;
@@ -132,7 +132,7 @@ export function ask_key_action(app, record, words, done) {
       el(
         "p",
         { class: "about" },
-        el("code", {}, record.key),
+        el("code", {}, record.key || kNoKey),
         el("span", { class: "quiet" }, ` ${record.method} ${record.target}`),
       ),
       explained(words),

@@ -75,6 +75,16 @@ const kExact = new Intl.DateTimeFormat("en-GB", {
   timeZoneName: "short",
 });
 export const exact = (text) => kExact.format(new Date(text));
+// The same to the millisecond and without the year, to be compared with logs: events of one key lie close together.
+const kMoment = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+});
+export const moment = (text) => kMoment.format(new Date(text));
 export const utc = (text) => text.replace("T", " ").replace("Z", " UTC");
 
 const kClock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

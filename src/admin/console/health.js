@@ -32,8 +32,8 @@ export function findings_of(overview) {
   }
   if (keys.abandoned > 0) {
     warn(
-      `${plural(keys.abandoned, "key is", "keys are")} abandoned: the gateway that worked on ${keys.abandoned === 1 ? "it" : "them"} ` +
-        "stopped. A retry goes on where the route allows it; otherwise a person decides.",
+      `${plural(keys.abandoned, "key is", "keys are")} abandoned: the call broke off, or its gateway stopped. ` +
+        "A retry goes on where the route allows it; otherwise a person decides.",
       "#/keys?state=abandoned",
       "Show them",
     );
@@ -79,6 +79,10 @@ export function findings_of(overview) {
   const nearly = (used, max) => max > 0 && used > kNearlyFull * max;
   if (nearly(store.bytes, store.bytes_max))
     warn(`The store holds ${bytes(store.bytes)} of at most ${bytes(store.bytes_max)}.`);
+  if (nearly(memory.rss_bytes, memory.limit_bytes))
+    warn(
+      `The process has ${bytes(memory.rss_bytes)} of the ${bytes(memory.limit_bytes)} of memory that it may have. The kernel ends it at the limit.`,
+    );
   if (nearly(memory.buffered_bytes, memory.buffered_bytes_max))
     warn(`Bodies under way fill ${bytes(memory.buffered_bytes)} of ${bytes(memory.buffered_bytes_max)}.`);
   if (nearly(connections.open, connections.max))
@@ -86,7 +90,8 @@ export function findings_of(overview) {
   if (nearly(in_flight.now, in_flight.max))
     warn(`${number(in_flight.now)} of ${number(in_flight.max)} calls to the API run.`);
   if (store.durability === "none") warn("The store keeps nothing over a restart (durability: none). For trials only.");
-  return found;
+  // What needs a person first.
+  return found.sort((a, b) => (a.tone === "bad" ? 0 : 1) - (b.tone === "bad" ? 0 : 1));
 }
 
 // One sentence, for a person who reads nothing else.

@@ -22,6 +22,9 @@ export function state_of(record) {
   return record.abandoned ? "abandoned" : record.state;
 }
 
+// Where the policy makes keys out of the request, records have none of a client.
+export const kNoKey = "no key: known by its content";
+
 export function badge(state) {
   const [text, tone] = kStates[state] ?? [state, "calm"];
   return el("span", { class: `badge ${tone}` }, text);

@@ -70,7 +70,7 @@ function executed(record, again, by_hand, unseen) {
     return {
       tone: "bad",
       title: again ? "Not known whether it was executed, or how often" : "Not known whether it was executed",
-      why: `It was sent to the API${again ? " more than once" : ""}, and no whole answer came back. It is not run again before a person decides: ask the API whether it happened.`,
+      why: `${again ? "There was more than one run, and no" : "No"} whole answer was recorded${again ? " of the last" : ""}: the API may have done the work, or never have got the request. It is not run again before a person decides: ask the API whether it happened.`,
     };
   }
   if (record.rerun) {

@@ -1,7 +1,7 @@
 // The audit trail: who did what, and when. To be read; nothing here changes it.
 import { query } from "./api.js";
 import { el } from "./dom.js";
-import { plural, short_id } from "./format.js";
+import { moment, plural, short_id } from "./format.js";
 import { copy_button, empty, field, table, time } from "./parts.js";
 import { View, heading } from "./view.js";
 
@@ -115,7 +115,11 @@ export class AuditView extends View {
     return table(
       "Audit trail",
       [
-        { title: "When", class: "when", cell: (line) => time(line.at, { focusable: true }) },
+        {
+          title: "When",
+          class: "when",
+          cell: (line) => [time(line.at, { focusable: true }), el("span", { class: "under quiet moment" }, moment(line.at))],
+        },
         { title: "Who", class: "line whole", cell: (line) => line.who },
         { title: "What", class: "what", cell: (line) => el("strong", {}, line.action) },
         { title: "Result", class: "what", cell: (line) => result_of(line.result ?? "") },

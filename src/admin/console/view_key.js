@@ -1,7 +1,7 @@
 // One key: what happened, what a retry gets now, and what a person can do.
 import { ask_key_action } from "./dialogs.js";
 import { el } from "./dom.js";
-import { bytes, number } from "./format.js";
+import { bytes, moment, number } from "./format.js";
 import { copy_button, empty, facts, header_table, in_the_past, panel, state_of, time } from "./parts.js";
 import { activity_text, verdict_of } from "./verdict.js";
 import { OneView } from "./view_one.js";
@@ -90,6 +90,7 @@ export class KeyView extends OneView {
               "p",
               { class: "quiet" },
               [
+                entry.at && entry.event !== "lease" ? moment(entry.at) : null,
                 entry.event === "lease" ? "now" : entry.at ? time(entry.at, { focusable: true }) : "time not recorded",
                 entry.count ? `${number(entry.count)} in all` : null,
                 entry.gateway ? `gateway ${entry.gateway}` : null,

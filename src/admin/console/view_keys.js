@@ -2,7 +2,7 @@
 import { query } from "./api.js";
 import { el } from "./dom.js";
 import { number, plural } from "./format.js";
-import { badge, choice, copy_button, empty, field, id_of, in_the_past, state_of, table, time } from "./parts.js";
+import { badge, choice, copy_button, empty, field, id_of, in_the_past, kNoKey, state_of, table, time } from "./parts.js";
 import { View, heading } from "./view.js";
 
 const kPage = 50;
@@ -218,8 +218,8 @@ export class KeysView extends View {
           el(
             "span",
             { class: "key-line" },
-            el("a", { href: `#/keys/${row.id}`, class: "key", title: row.key }, row.key),
-            copy_button(row.key, "key", (text) => this.app.announce(text)),
+            el("a", { href: `#/keys/${row.id}`, class: "key", title: row.key }, row.key || kNoKey),
+            row.key ? copy_button(row.key, "key", (text) => this.app.announce(text)) : null,
           ),
           el("span", { class: "under quiet" }, `${row.method} ${row.target}`),
         ],

@@ -2,7 +2,7 @@
 import { el } from "./dom.js";
 import { short_id } from "./format.js";
 import { HiddenBody } from "./hidden_body.js";
-import { badge, copy_button, empty, panel, time } from "./parts.js";
+import { badge, copy_button, empty, kNoKey, panel, time } from "./parts.js";
 import { View, action_list, heading } from "./view.js";
 
 // Found by its id, and loaded again while a person looks at it. `page(one, words)` renders what was found.
@@ -39,8 +39,8 @@ export class OneView extends View {
     return el(
       "div",
       { class: "heading", "data-key": "heading" },
-      el("h1", { tabindex: "-1", class: "key" }, key),
-      copy_button(key, what, this.say),
+      el("h1", { tabindex: "-1", class: "key" }, key || kNoKey),
+      key ? copy_button(key, what, this.say) : null,
       badge(state),
     );
   }

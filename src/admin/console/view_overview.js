@@ -7,6 +7,10 @@ import { Plot, swatch } from "./plots.js";
 import { View, heading } from "./view.js";
 import { backlog_table } from "./view_jobs.js";
 
+// A retry or two is how clients work.
+const kHotRetries = 3;
+const kHotShown = 8;
+
 const kDecisions = [
   { id: "first", name: "first", colour: "--series-1", fill: true, about: "executed" },
   { id: "replay", name: "replay", colour: "--series-2", about: "from the record" },
@@ -278,11 +282,13 @@ export class OverviewView extends View {
   }
 
   #hot_keys({ storms }) {
+    const all = storms.keys.filter((row) => row.storm || row.retries >= kHotRetries);
+    const hot = all.slice(0, kHotShown);
     return panel(
       "Hot keys",
       { aside: el("span", { class: "quiet" }, `retries within ${storms.within_seconds} s`) },
-      storms.keys.length === 0
-        ? empty("No key is retried at the moment.")
+      hot.length === 0
+        ? empty("No key is retried often at the moment.")
         : table(
             "Hot keys",
             [
@@ -291,8 +297,9 @@ export class OverviewView extends View {
               { title: "Retries", class: "num", cell: (row) => number(row.retries) },
               { title: "Storm", cell: (row) => (row.storm ? el("span", { class: "badge warn" }, "storm") : null) },
             ],
-            storms.keys,
+            hot,
           ),
+      all.length > hot.length ? el("p", { class: "quiet note" }, `The ${kHotShown} that are retried most.`) : null,
     );
   }
 
@@ -332,7 +339,7 @@ export class OverviewView extends View {
         ["Store size", of_limit("Store size", store.bytes, store.bytes_max, bytes)],
         ["Disk", disk ? of_limit("Disk", disk.size_bytes - disk.free_bytes, disk.size_bytes, bytes) : null],
         ["Bodies under way", of_limit("Bodies under way", memory.buffered_bytes, memory.buffered_bytes_max, bytes)],
-        ["Process memory", bytes(memory.rss_bytes)],
+        ["Process memory", of_limit("Process memory", memory.rss_bytes, memory.limit_bytes, bytes)],
         ["Connections", of_limit("Connections", connections.open, connections.max, number)],
         ["Calls in flight", of_limit("Calls in flight", in_flight.now, in_flight.max, number)],
         ["WebSockets", overview.tunnels > 0 ? number(overview.tunnels) : null],
