@@ -508,7 +508,7 @@ class OperatorTest(GatewayTest):
         self.assertIsNone(self.upstream.last.header("Authorization"))
 
     def test_words_of_the_command_line(self):
-        self.assertIn('did you mean "list"?', self.keys("lst").stderr)
+        self.assertIn('did you mean list?', self.keys("lst").stderr)
         self.assertIn("not a terminal: add --yes", self.keys("release", "0" * 64, "--reason", "r").stderr)
         self.assertEqual(run_cli("keys", "list", "--admin", "http://" + self.gateway.admin_text, environment={
             "ONCEKEY_ADMIN_TOKEN": self.gateway.admin_token}).returncode, 0)
