@@ -11,14 +11,14 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.gateway import Gateway, run_cli
-from support.store_formats import set_log_format, set_meta_format, set_text_format
+from support.store_formats import STORE_FORMAT, set_log_format, set_meta_format, set_text_format
 from support.upstream import Upstream
 
 WHAT_TO_DO = "it was written by a newer oncekey; run that version, or a later one"
 
 
-def of(number):
-    return f"has format {number}, and this version of oncekey reads formats up to 1: {WHAT_TO_DO}"
+def of(number, known=1):
+    return f"has format {number}, and this version of oncekey reads formats up to {known}: {WHAT_TO_DO}"
 
 
 class EmbeddedStore(unittest.TestCase):
@@ -64,7 +64,7 @@ class EmbeddedStore(unittest.TestCase):
 
     def test_the_store_as_a_whole(self):
         set_meta_format(self.data, 99)
-        says = f"the store at {self.data} {of(99)}"
+        says = f"the store at {self.data} {of(99, STORE_FORMAT)}"
         self.assert_refused_and_left_alone(says)
         self.assert_verify_says(says)
         checked = run_cli("doctor", str(self.gateway.config_file), cwd=self.gateway.folder)
@@ -81,7 +81,7 @@ class EmbeddedStore(unittest.TestCase):
     def test_its_log_with_the_number_it_had(self):
         """The checksums are made as the binary makes them, or the case above proves nothing."""
         set_log_format(self.data, 1)
-        set_meta_format(self.data, 1)
+        set_meta_format(self.data, STORE_FORMAT)
         self.assertEqual({path.name: path.read_bytes() for path in self.data.glob("log/*")},
                          {path.name: path.read_bytes() for path in self.as_it_was.glob("log/*")})
         self.assertEqual((self.data / "meta").read_bytes(), (self.as_it_was / "meta").read_bytes())

@@ -24,7 +24,7 @@ from support.cases import fresh_key
 from support.client import Client
 from support.gateway import Gateway, binary, free_port
 from support.load import Load
-from support.store_formats import set_meta_format
+from support.store_formats import STORE_FORMAT, set_meta_format
 from support.upstream import Upstream, answers, held
 from support.waiting import PATIENCE_SECONDS, Changing, poll_until
 from support.websockets import echo, open_websocket, switches
@@ -224,8 +224,8 @@ class FromProcessToProcess(UpgradeTest):
         set_meta_format(gateway.folder / "data", 99)
         new = self.successor(gateway)
         self.assertNotEqual(new.start_expecting_refusal(), 0)
-        self.assertIn("has format 99, and this version of oncekey reads formats up to 1", new.log)
-        set_meta_format(gateway.folder / "data", 1)
+        self.assertIn(f"has format 99, and this version of oncekey reads formats up to {STORE_FORMAT}", new.log)
+        set_meta_format(gateway.folder / "data", STORE_FORMAT)
         self.assertNotIn("event=draining", gateway.log)
         self.assertEqual(self.post(gateway, fresh_key()).status, 201)
 

@@ -10,6 +10,7 @@ MARK_BYTES = 16  # at the end of a sector: epoch, batch, checksum
 HEADER = struct.Struct("<4s3I4Q")  # magic, payload bytes, epoch, batch, sequence, offset, previous, checksum
 HEADER_BYTES = HEADER.size
 META_MAGIC = b"ONCEKEY"
+STORE_FORMAT = 2  # as the binary writes it
 
 _xxhash = ctypes.CDLL("libxxhash.so.0")
 _xxhash.XXH3_64bits_withSeed.restype = ctypes.c_uint64
