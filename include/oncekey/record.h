@@ -139,7 +139,7 @@ struct ClaimContext {
   std::string gateway;            // the name of the gateway that made the claim
   std::optional<TraceId> trace{}; // of the request that made it, if that has one
   Millis lease{};                 // as long as each renewal makes it; 0: not known
-  // Where key and target are hashes, from which nobody can make the record's id again: operators search by it.
+  // Where key and target are kept as hashes, which do not give the id again: operators search by it.
   std::optional<AccountTag> account{};
 };
 
