@@ -47,6 +47,10 @@ inline std::string sealed_ids_key(std::uint64_t sequence) {
 inline bool is_sealed_ids_key(std::string_view key) {
   return key.size() == kSealedIdsPrefix.size() + sizeof(std::uint64_t) && key.starts_with(kSealedIdsPrefix);
 }
+// A copy of an entry's value; nothing if it is another entry.
+inline std::string sealed_ids_in(std::string_view key, std::string_view value) {
+  return is_sealed_ids_key(key) ? std::string(value) : std::string();
+}
 // What counts of a record's key, which is its id.
 inline std::string_view front_of_id(std::string_view key) { return key.substr(0, kIdFrontBytes); }
 
@@ -78,8 +82,8 @@ class KnownIds {
   // Notes what the sealed segments have written to the bucket. From then on it is complete, unless it was told to stop.
   Status load(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family, const std::stop_token& stop) {
     const Result<bool> all = scan(db, family, kSealedIdsPrefix, "the ids of a bucket could not be read",
-                                  [&](std::string_view key, std::string_view fronts) -> Result<bool> {
-                                    if (is_sealed_ids_key(key)) note(fronts);
+                                  [&](std::string_view key, std::string_view value) -> Result<bool> {
+                                    note(sealed_ids_in(key, value));
                                     return !stop.stop_requested();
                                   });
     if (!all) return all.fault();
