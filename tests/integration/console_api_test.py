@@ -256,7 +256,7 @@ class AccountSearchTest(unittest.TestCase):
                 self.assertEqual(sorted(each["route"] for each in keys), ["/alike/*", "/both/*", "/cards/*"])
                 found[account] = {each["id"] for each in keys}
             self.assertEqual(found["carol"] | found["dave"], everything)
-            self.assertNotIn("account", gateway.admin.get("/api/keys").body.decode(), "it is nobody's to see")
+            self.assertNotIn("account", gateway.admin.get("/api/keys").body.decode(), "operators do not see it")
             with_key = {"principal": "Bearer carol", "key": "4111-carol"}
             self.assertEqual([each["route"] for each in post(gateway, "/api/keys/find", with_key).json()["keys"]],
                              ["/cards/*"])
