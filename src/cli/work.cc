@@ -125,8 +125,8 @@ class Crew {
     for (BackgroundWorker* const worker : workers_) threads.emplace_back([worker] { worker->run(); });
     int signal = 0;
     sigwait(&ends, &signal);
-    log_.info("draining");
     for (BackgroundWorker* const worker : workers_) worker->stop();
+    log_.info("draining"); // from here on no worker begins anything new
     for (std::thread& thread : threads) thread.join();
     tell();
   }
