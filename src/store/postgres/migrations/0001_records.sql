@@ -219,7 +219,12 @@ CREATE TYPE oncekey.answer AS (
 -- all partitions, for which there is no index. Ids whose lock is not free get no answer, and the caller asks again.
 --
 -- The planner is told to use the index on id always: its statistics of a young partition, which grows by thousands of
--- records a second, are never true.
+-- records a second, are never true. Pages cost nothing, so that a look at each of the ids is cheaper than one at all
+-- records as soon as these are more than a few.
+--
+-- The arrays of a call are unnested side by side in a SELECT's list, a row at a time. In its FROM each of them would
+-- first be written to a store of tuples of its own, which is a tenth of all that a claim and its completion cost here.
+-- `places` counts their rows: ten, the planner thinks; of a function that counts it thinks a thousand.
 
 CREATE FUNCTION oncekey.claim(
   generation text, tick int8, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[],
@@ -227,15 +232,16 @@ CREATE FUNCTION oncekey.claim(
   targets text[])
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET random_page_cost = 0
 AS $$
 #variable_conflict use_column
 DECLARE
-  locked  bool[];
+  mine    bytea[]; -- the ids whose lock was free, null for the others
+  places  int4[] := ARRAY(SELECT generate_subscripts(ids, 1));
   moment  int8;
-  known   int8[];
+  known   int4[];
   fences  int8[];
-  changed int8[];
+  changed int4[];
   taken   bool[];
   made    int8;
   firsts  oncekey.answer;
@@ -244,22 +250,24 @@ BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'oncekey needs default_transaction_isolation = ''read committed''' USING ERRCODE = 'OK002';
   END IF;
-  locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
+  mine := ARRAY(SELECT CASE WHEN pg_try_advisory_xact_lock(a.lock) THEN a.id END
+                FROM (SELECT unnest(locks) AS lock, unnest(ids) AS id) a);
   moment := oncekey.clock() + skew;
-  known := ARRAY(SELECT a.n FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id);
+  known := ARRAY(SELECT a.n FROM (SELECT unnest(ids) AS id, unnest(places) AS n) a JOIN oncekey.record r ON r.id = a.id);
   -- Drawn behind the locks, so that the fences of an id grow, and only where they are used: a transaction that draws
   -- one has to be made durable.
-  fences := ARRAY(SELECT CASE WHEN a.locked AND a.n <> ALL (known) THEN nextval('oncekey.fence') END
-                  FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
+  fences := ARRAY(SELECT CASE WHEN a.id IS NOT NULL AND a.n <> ALL (known) THEN nextval('oncekey.fence') END
+                  FROM (SELECT unnest(mine) AS id, unnest(places) AS n) a);
 
   INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
                               route, key, method, target)
   SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), a.fence, moment,
          moment + greatest(a.retention, a.lease), moment + a.lease, 1, a.id, a.fingerprint, a.token,
          a.route, a.key, a.method, a.target
-  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets, fences)
-       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, fence, n)
-  WHERE a.locked AND a.n <> ALL (known);
+  FROM (SELECT unnest(ids) AS id, unnest(fingerprints) AS fingerprint, unnest(leases) AS lease,
+               unnest(retentions) AS retention, unnest(widths) AS width, unnest(tokens) AS token, unnest(routes) AS route,
+               unnest(keys) AS key, unnest(methods) AS method, unnest(targets) AS target, unnest(fences) AS fence) a
+  WHERE a.fence IS NOT NULL;
   GET DIAGNOSTICS made = ROW_COUNT;
   IF made > 0 THEN
     firsts.n := 0;
@@ -288,30 +296,32 @@ BEGIN
       took_over = r.expires_at > moment,
       fence = nextval('oncekey.fence'), lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
       claimed_by = a.token
-    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets)
-         WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
-                              target, n)
-    WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
+    FROM (SELECT unnest(mine) AS id, unnest(fingerprints) AS fingerprint, unnest(leases) AS lease,
+                 unnest(retentions) AS retention, unnest(widths) AS width, unnest(take_over) AS take_over,
+                 unnest(tokens) AS token, unnest(routes) AS route, unnest(keys) AS key, unnest(methods) AS method,
+                 unnest(targets) AS target, unnest(places) AS n) a
+    WHERE r.id = a.id AND a.n = ANY (known)
       AND (r.expires_at <= moment
            OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun))
     RETURNING a.n, r.fence, r.took_over)
   SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
   FROM claimed c;
   IF cardinality(changed) > 0 THEN
-    RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+    RETURN QUERY SELECT c.n, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
                         NULL::text, NULL::bytea, NULL::int8[]
-                 FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
+                 FROM (SELECT unnest(changed) AS n, unnest(fences) AS fence, unnest(taken) AS took_over) c;
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
 
   -- Found as it is, which needs no lock. A long response would keep the locks while a slow caller reads it.
   RETURN QUERY
-  SELECT a.n::int4, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
+  SELECT a.n, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
          r.rerun, r.state, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.fingerprint, r.claimed_by,
          r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END,
          NULL::int8[]
-  FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
+  FROM (SELECT unnest(ids) AS id, unnest(fingerprints) AS fingerprint, unnest(take_over) AS take_over,
+               unnest(places) AS n) a
        JOIN oncekey.record r ON r.id = a.id
   WHERE a.n = ANY (known) AND a.n <> ALL (changed)
     AND NOT (r.expires_at <= moment
@@ -325,23 +335,26 @@ CREATE FUNCTION oncekey.settle(
   partials bool[])
 RETURNS int2[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET random_page_cost = 0
 AS $$
 #variable_conflict use_column
 DECLARE
-  locked bool[];
+  mine   bytea[]; -- the ids whose lock was free, null for the others
+  places int4[] := ARRAY(SELECT generate_subscripts(ids, 1));
   moment int8;
-  done   int8[];
+  done   int4[];
   told   bytea[];
-  freed  int8[] := '{}';
+  freed  int4[] := '{}';
 BEGIN
-  locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
+  mine := ARRAY(SELECT CASE WHEN pg_try_advisory_xact_lock(a.lock) THEN a.id END
+                FROM (SELECT unnest(locks) AS lock, unnest(ids) AS id) a);
   moment := oncekey.clock() + skew;
   IF 3 = ANY (verbs) THEN
     WITH released AS (
       DELETE FROM oncekey.record r
-      USING unnest(locked, ids, fences, tokens, verbs) WITH ORDINALITY AS a(locked, id, fence, token, verb, n)
-      WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment
+      USING (SELECT unnest(mine) AS id, unnest(fences) AS fence, unnest(tokens) AS token, unnest(verbs) AS verb,
+                    unnest(places) AS n) a
+      WHERE r.id = a.id AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment
         AND (a.token IS NULL OR substring(r.claimed_by FROM 1 FOR 16) = a.token) AND r.state = 1 AND NOT r.took_over
       RETURNING a.n, r.id, r.awaited)
     SELECT coalesce(array_agg(d.n), '{}'), array_agg(d.id) FILTER (WHERE d.awaited) INTO freed, told FROM released d;
@@ -357,9 +370,10 @@ BEGIN
       rerun = r.rerun AND a.verb <> 2,
       response = CASE a.verb WHEN 2 THEN a.response ELSE r.response END,
       partial = CASE a.verb WHEN 2 THEN a.partial ELSE r.partial END
-    FROM unnest(locked, ids, fences, tokens, verbs, leases, responses, partials)
-         WITH ORDINALITY AS a(locked, id, fence, token, verb, lease, response, partial, n)
-    WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
+    FROM (SELECT unnest(mine) AS id, unnest(fences) AS fence, unnest(tokens) AS token, unnest(verbs) AS verb,
+                 unnest(leases) AS lease, unnest(responses) AS response, unnest(partials) AS partial,
+                 unnest(places) AS n) a
+    WHERE r.id = a.id AND r.fence = a.fence AND r.expires_at > moment
       AND (a.token IS NULL OR substring(r.claimed_by FROM 1 FOR 16) = a.token)
       AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
@@ -369,8 +383,8 @@ BEGIN
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
   IF cardinality(done || freed) = cardinality(ids) THEN RETURN array_fill(1::int2, ARRAY[cardinality(ids)]); END IF;
   PERFORM oncekey.wait_for_standbys();
-  RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
-               FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
+  RETURN ARRAY(SELECT (CASE WHEN a.id IS NULL THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
+               FROM (SELECT unnest(mine) AS id, unnest(places) AS n) a);
 END $$;
 
 -- By hand: release (1), complete (2), rerun (3), hold (4). Answers 1 done, 2 absent, 3 live, 4 completed, 5 ask again.
@@ -409,7 +423,7 @@ END $$;
 -- Notes that a gateway waits for these ids to be settled; false for those to ask again for.
 CREATE FUNCTION oncekey.await(skew int8, locks int8[], ids bytea[]) RETURNS bool[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET random_page_cost = 0
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -425,7 +439,7 @@ END $$;
 -- The records as they are, without those that count as absent. Locks nothing.
 CREATE FUNCTION oncekey.find(skew int8, ids bytea[]) RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET random_page_cost = 0
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -442,7 +456,7 @@ END $$;
 -- Those of the ids that are in progress and have an owner at work: what to ask where notifications do not arrive.
 CREATE FUNCTION oncekey.at_work(skew int8, ids bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET random_page_cost = 0
 AS $$
 DECLARE
   moment int8 := oncekey.clock() + skew;
