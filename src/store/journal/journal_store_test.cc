@@ -262,7 +262,7 @@ TEST_F(JournalStoreTest, KeysAreFoundWhenTheirSegmentWasSealedBesideTheirCallers
     EXPECT_TRUE(complete(keys++, "done"));
   };
   while (store_->stats().buckets == 0 && keys < 2000) execute_another(); // until a segment is being sealed
-  for (int i = 0; i < 200; ++i) execute_another(); // more than fits into one
+  for (int i = 0; i < 200; ++i) execute_another();                       // more than fits into one
   for (std::uint64_t i = 0; i < keys; ++i) EXPECT_TRUE(find(i)) << i;
 }
 

@@ -13,8 +13,8 @@ namespace oncekey::postgres {
 // One batch. Each id takes a lock, and the server's table of locks is shared by all gateways: with its default size
 // (64 for each of 100 connections) there is room for twenty-five gateways of two full batches each.
 inline constexpr std::size_t kBatchIdsMax = 128;
-// Fewer are not worth a second batch beside the first: what is around a batch (a thread woken, a transaction, its commit,
-// the starts of its statements) costs both sides together as much processor time as some sixty rows do.
+// Fewer are not worth a second batch beside the first: what is around a batch (a thread woken, a transaction, its
+// commit, the starts of its statements) costs both sides together as much processor time as some sixty rows do.
 inline constexpr std::size_t kBatchIdsToShare = 64;
 // A few large bodies should not make every caller wait for them.
 inline constexpr std::size_t kBatchBodyBytesMax = std::size_t{4} << 20;
