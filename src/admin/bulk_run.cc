@@ -7,11 +7,13 @@
 #include "config/config.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 namespace oncekey {
 
 namespace json = boost::json;
+using namespace std::string_view_literals;
 
 namespace {
 
@@ -24,6 +26,19 @@ json::array counts_json(const std::map<std::string, std::size_t>& counts, const 
   json::array all;
   for (const auto& [what, count] : counts) all.push_back(json::object{{name, as_utf8(what)}, {"count", count}});
   return all;
+}
+
+// A member that is passed over would select more jobs than were meant, and a job that is dropped stays dropped.
+Status all_known(const json::object& filter) {
+  constexpr std::array kMembers{"state"sv, "destination"sv, "older_than"sv, "newer_than"sv};
+  for (const auto& each : filter) {
+    const std::string_view name = each.key();
+    if (std::ranges::find(kMembers, name) == kMembers.end())
+      return invalid(
+          fmt::format("filter: there is no \"{}\": expected state, destination, older_than or newer_than", name));
+    if (!each.value().is_string()) return invalid(fmt::format("filter: {} is a text, as in \"{}\": \"…\"", name, name));
+  }
+  return ok_status();
 }
 
 } // namespace
@@ -63,6 +78,7 @@ Task<Result<BulkRuns::Selection>> BulkRuns::select_by_ids(const json::array& ids
 
 Task<Result<BulkRuns::Selection>> BulkRuns::select_by_filter(const json::object& filter) {
   Selection selection;
+  if (const Status sound = all_known(filter); !sound) co_return sound.fault();
   const std::string_view state = text_member(filter, "state");
   if (!state.empty() && state != "dead" && state != "waiting")
     co_return invalid("filter: state is dead or waiting; a job that was delivered is retried by its id");

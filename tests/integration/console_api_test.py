@@ -437,6 +437,14 @@ class BulkTest(unittest.TestCase):
         self.assertIn("evt_", shown["message"]["body"])
         self.assertEqual(shown["decisions"][0]["reason"], "the receiver is back")
 
+    def test_a_filter_that_is_not_understood_selects_nothing(self):
+        for wrong in ({"destinaton": "hook /hooks/nope"}, {"destination": 5}, {"older_than": 30}, {"older_then": "30d"},
+                      {"state": None}):
+            for more in ({"dry_run": True}, {"reason": "x", "confirm": self.JOBS}):
+                refused = post(self.gateway, "/api/jobs/drop", {"filter": wrong, **more}, expected=400).json()
+                self.assertIn(f'{next(iter(wrong))}', refused["error"])
+        self.assertEqual(len(self.jobs("dead")), self.JOBS)
+
     def test_what_has_changed_meanwhile_is_left_alone(self):
         newest = self.jobs("dead")[0]  # its turn comes last
         run = self.run_of("retry", confirm=self.JOBS)

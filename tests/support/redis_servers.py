@@ -126,8 +126,8 @@ class Redis(Server):
 
 class ClusterNode(Redis):
     def __init__(self, **settings):
-        super().__init__(cluster_enabled="yes", cluster_node_timeout=1500, cluster_replica_validity_factor=0,
-                         repl_ping_replica_period=1, repl_diskless_sync_delay=0, **settings)
+        super().__init__(cluster_enabled="yes", **{"cluster_node_timeout": 1500, **settings},
+                         cluster_replica_validity_factor=0, repl_ping_replica_period=1, repl_diskless_sync_delay=0)
 
     def choose_port(self):
         return free_port(CLUSTER_BUS_OFFSET)
