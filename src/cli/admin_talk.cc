@@ -110,6 +110,10 @@ Status AdminClient::identify() const {
   if (!answer) return answer.fault();
   json::error_code error;
   const json::value parsed = json::parse(answer->body, error);
+  if (answer->status == 503 && (error || member(parsed, "listener").is_null())) {
+    return unavailable(
+        fmt::format("{} answers 503: it has as many connections as it takes. Try again in a moment", url_.authority));
+  }
   if (error || member(parsed, "listener") != "oncekey-admin") {
     return invalid(fmt::format(
         "{} is not an Oncekey admin listener, so the admin token was not sent there. Give its admin address "

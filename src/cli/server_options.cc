@@ -29,6 +29,12 @@ std::shared_ptr<Shares> shares_of_few() {
   return std::make_shared<Shares>(limits);
 }
 
+ServerOptions options_of_few(const Config& config) {
+  ServerOptions options = options_of(config, shares_of_few());
+  options.silent_give_way = true;
+  return options;
+}
+
 } // namespace
 
 ServerOptions options_for_clients(const Config& config, std::shared_ptr<Shares> shares) {
@@ -41,7 +47,7 @@ ServerOptions options_for_clients(const Config& config, std::shared_ptr<Shares> 
 }
 
 ServerOptions options_for_operators(const Config& config) {
-  ServerOptions options = options_of(config, shares_of_few());
+  ServerOptions options = options_of_few(config);
   options.tls_cert = config.admin_tls_cert;
   options.tls_key = config.admin_tls_key;
   options.setting_prefix = "admin_";
@@ -50,6 +56,6 @@ ServerOptions options_for_operators(const Config& config) {
   return options;
 }
 
-ServerOptions options_for_outbox(const Config& config) { return options_of(config, shares_of_few()); }
+ServerOptions options_for_outbox(const Config& config) { return options_of_few(config); }
 
 } // namespace oncekey

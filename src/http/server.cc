@@ -48,6 +48,8 @@ struct Server::Connection : ConnectionHook {
       : counted(std::move(accepted)), transport(loop, std::move(counted.socket)) {}
   bool idle = true;           // between two requests
   bool shaking_hands = false; // of TLS: the first request comes after that
+  bool at_work = false;       // on a request whose head is whole
+  bool gives_way = false;     // its place is another one's by now
   Accepted counted;           // before the transport: it is given back after the socket is closed
   Transport transport;
   ReadBuffer buffer;
@@ -167,7 +169,12 @@ Task<void> Server::accept_loop() {
 }
 
 void Server::hand_out(Accepted accepted) {
-  if (const Grant grant = admit(accepted); grant != Grant::given) return turn_away(std::move(accepted), grant);
+  Grant grant = admit(accepted);
+  if (grant != Grant::given && options_.silent_give_way &&
+      end_a_silent_one(grant == Grant::all_used ? nullptr : accepted.address.get())) {
+    grant = admit(accepted);
+  }
+  if (grant != Grant::given) return turn_away(std::move(accepted), grant);
   connections_.fetch_add(1);
   const std::size_t lane = next_lane_;
   next_lane_ = (next_lane_ + 1) % lanes_.size();
@@ -182,6 +189,18 @@ Grant Server::admit(Accepted& accepted) {
   const Grant grant = accepted.place->try_add(1);
   if (grant == Grant::given && !trusted) warn_of_a_crowd(*accepted.address.get());
   return grant;
+}
+
+bool Server::end_a_silent_one(const Party* of) {
+  for (Connection& connection : open_.front()) {
+    if (connection.at_work || connection.gives_way) continue;
+    if (of != nullptr && connection.counted.address.get() != of) continue;
+    connection.gives_way = true;
+    connection.counted.place.reset();
+    connection.transport.deadline(std::chrono::steady_clock::now());
+    return true;
+  }
+  return false;
 }
 
 void Server::turn_away(Accepted accepted, Grant why) {
@@ -285,7 +304,7 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
       if (!begun && !buffer.empty()) {
         begun = true;
         connection.idle = false;
-        if (!first) transport.deadline_after(options_.timeouts.request_headers);
+        if (!first && !connection.gives_way) transport.deadline_after(options_.timeouts.request_headers);
       }
     }
     if (*length > options_.max_header_bytes)
@@ -302,8 +321,10 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     exchange.close_if(last_answers_);
     for (std::size_t i = 0; i < options_.answer_headers.size(); ++i)
       exchange.add_to_answer(options_.answer_headers[i].name, options_.answer_headers[i].value);
+    connection.at_work = true;
     co_await handler.handle(exchange);
-    if (exchange.client_gone() || exchange.switched()) co_return;
+    connection.at_work = false;
+    if (connection.gives_way || exchange.client_gone() || exchange.switched()) co_return;
     if (!exchange.reusable()) co_return co_await linger(connection);
   }
 }
@@ -338,6 +359,7 @@ Task<void> Server::refuse_plain_http(Connection& connection) {
 }
 
 Task<void> Server::refuse(Connection& connection, const ParseFault& fault) {
+  if (connection.gives_way) co_return;
   const std::string text = refusal_text(fault, options_.answer_headers);
   connection.transport.deadline_after(options_.timeouts.write);
   const IoResult result = co_await connection.transport.write(text);

@@ -35,6 +35,9 @@ struct ServerOptions {
   std::string setting_prefix{}; // in front of the names of these settings in messages, as in admin_tls_cert
   std::string client_ca{};      // clients may show a certificate of these authorities; others are not accepted
   Headers answer_headers{};     // in every answer that does not have one of the name itself
+  // Of a listener with few connections: where they are all used, one that waits for its request gives way to a new one.
+  // Otherwise whoever holds them open with nothing to say would keep a liveness probe out.
+  bool silent_give_way = false;
 };
 
 // Connections that were closed at once because a limit was reached, or because they speak another protocol.
@@ -93,6 +96,9 @@ class Server {
   Task<void> accept_loop();
   // Counts the connection, or says why it cannot be served.
   Grant admit(Accepted& accepted);
+  // Ends the oldest connection of the first lane that waits for its request, of this address or, without one, of any.
+  // Its place is free at once. False if there is none.
+  bool end_a_silent_one(const Party* of);
   // Closes at once: a connection beyond the limit must not cost a descriptor for longer than this call.
   void turn_away(Accepted accepted, Grant why);
   void warn_of_a_crowd(const Party& address);

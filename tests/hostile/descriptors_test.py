@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import fresh_key
 from support.client import Client
-from support.gateway import Gateway
+from support.gateway import Gateway, run_cli
 from support.upstream import Upstream
 from support.waiting import poll_until
 
@@ -115,6 +115,19 @@ class DescriptorTest(unittest.TestCase):
         more = open_connections(gateway.address, 200)
         self.addCleanup(lambda: [connection.close() for connection in more])
         self.assertLessEqual(self.fds(), before + 4)
+
+    def test_who_says_nothing_to_the_admin_listener_keeps_no_probe_out(self):
+        gateway = self.start()
+        before = self.fds()
+        for said in (b"", b"GET /livez HTTP/1.1\r\nHost: 127"):
+            held = open_connections(gateway.admin_address, 300, said)
+            self.addCleanup(lambda opened=held: [connection.close() for connection in opened])
+            for source in (ATTACKER, VICTIM):
+                probe = Client(gateway.admin_address, gateway.admin_token, host=gateway.admin_text, source=source)
+                self.assertEqual(probe.get("/livez").status, 200)
+            self.assertEqual(run_cli("health", "--live", "--admin", gateway.admin_text).returncode, 0)
+            # No more of them are open than there are places for one address.
+            poll_until(lambda: self.fds() < before + 64 + 16, "those that gave way to be closed")
 
     def test_silent_tls_connections_count_before_their_handshake(self):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
