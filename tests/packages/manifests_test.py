@@ -72,6 +72,11 @@ def value_sets():
     everything["service"].update(type="LoadBalancer", port=443)
     everything["audit"].update(claim="audit-logs")
     yield "everything", everything
+    for kind in ("shared", "embedded"):
+        scraped = chart_values()
+        scraped["store"].update(kind=kind)
+        scraped["admin"] = "0.0.0.0:8081"
+        yield f"{kind}, scraped", scraped
 
 
 def audit_log_of(text):
@@ -145,6 +150,17 @@ class ObjectsOfOneFile:
                 self.assertEqual(gateway["startupProbe"]["exec"]["command"], live)
                 self.assertEqual(gateway["livenessProbe"]["exec"]["command"], live)
                 self.assertEqual(gateway["readinessProbe"]["exec"]["command"], ready)
+
+    def test_an_admin_listener_that_others_reach_has_a_port_and_a_token(self):
+        for objects in self.each():
+            for workload in workloads(objects):
+                text = by_kind(objects, "ConfigMap")[0]["data"]["oncekey.toml"]
+                opened = re.search(r'^admin\s*= "0\.0\.0\.0:8081"', text, re.MULTILINE) is not None
+                gateway = gateway_of(workload)
+                self.assertEqual({"name": "admin", "containerPort": 8081} in gateway["ports"], opened)
+                if opened:
+                    self.assertIn('admin_token = "env:ONCEKEY_ADMIN_TOKEN"', text)
+                    self.assertIn("ONCEKEY_ADMIN_TOKEN", [each["name"] for each in gateway["env"]])
 
     def test_names_and_labels_lead_to_objects_of_the_same_file(self):
         for objects in self.each():

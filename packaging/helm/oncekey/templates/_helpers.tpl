@@ -18,3 +18,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
+
+{{/* Others than the pod reach the admin listener. */}}
+{{- define "oncekey.adminIsOpen" -}}
+{{- if not (hasPrefix "127." .Values.admin) }}yes{{ end -}}
+{{- end }}
+
+{{/* Operators send a token: the Secret's. */}}
+{{- define "oncekey.hasToken" -}}
+{{- if or (ne .Values.store.kind "embedded") (include "oncekey.adminIsOpen" .) }}yes{{ end -}}
+{{- end }}
