@@ -218,7 +218,8 @@ Task<RecordTrail> AuditPages::about(const RecordId& id) {
         decided.last = at;
         decided.gateway = text_member(line, "gateway");
       }
-    } else if (event == "claimed" || event == "taken_over" || event == "released" || event == "lease_lost") {
+    } else if (event == "claimed" || event == "taken_over" || event == "released" || event == "lease_lost" ||
+               event == "held") {
       RecordTrail::Claim claim{at, std::string(event), std::string(text_member(line, "gateway")), 0,
                                std::string(text_member(line, "trace"))};
       if (const json::value& fence = line.at("fence"); fence.is_number())

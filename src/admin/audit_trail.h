@@ -44,7 +44,7 @@ struct RecordTrail {
   // What an owner did; where the audit log has decisions.
   struct Claim {
     Time at{};
-    std::string event; // claimed, taken_over, released, lease_lost
+    std::string event; // claimed, taken_over, released, held, lease_lost
     std::string gateway;
     std::uint64_t fence = 0;
     std::string trace;

@@ -78,6 +78,7 @@ std::string_view claim_words(std::string_view event) {
   if (event == "claimed") return "an earlier owner claimed the key";
   if (event == "taken_over") return "an earlier owner took the key over";
   if (event == "released") return "an earlier owner released the key: a retry executes";
+  if (event == "held") return "an owner did not learn the outcome: no retry executed until an operator decided";
   return "an earlier owner lost its lease";
 }
 
@@ -158,7 +159,9 @@ json::array KeyPages::timeline(const RecordId& id, const Record& record, const R
   };
   // Of earlier owners, whom the record does not know any more.
   for (const RecordTrail::Claim& claim : trail.claims) {
-    if (claim.fence == record.fence) continue;
+    // The record tells of its newest claim, and that it is held for as long as it is.
+    const bool was_held = claim.event == "held" && record.state != RecordState::indeterminate;
+    if (claim.fence == record.fence && !was_held) continue;
     events.push_back({claim.at,
                       claim.event,
                       fmt::format("{}, by the audit log", claim_words(claim.event)),

@@ -236,6 +236,22 @@ class TamperedLogTest(unittest.TestCase):
         self.assertLess(claimed[0]["fence"], received[0]["fence"])
         self.assertIn("by the audit log", claimed[0]["text"])
 
+    def test_the_page_of_a_key_that_was_held_still_says_so_after_the_decision(self):
+        self.upstream.will(resets())
+        self.gateway.client().post("/charges", key="held", body=b"ten")
+        record = self.gateway.records()[0]["id"]
+
+        def held():
+            timeline = self.gateway.admin.get(f"/api/keys/{record}").json()["timeline"]
+            return [each for each in timeline if each["event"] == "held"]
+
+        self.assertEqual(len(held()), 1)
+        answer = self.gateway.admin.request(
+            "POST", f"/api/keys/{record}/complete", headers=[("Content-Type", "application/json")],
+            body=json.dumps({"reason": "charged", "confirm": record[:8], "status": 201, "body": "by hand"}).encode())
+        self.assertEqual(answer.status, 200, answer)
+        self.assertEqual(["by the audit log" in each["text"] for each in held()], [True])
+
     def test_the_retries_of_a_key_are_known_after_a_restart(self):
         for body in (b"ten", b"ten", b"ten", b"twenty"):
             self.gateway.client().post("/charges", key="restarted", body=body)
