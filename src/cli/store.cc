@@ -53,6 +53,7 @@ json::object report_json(const std::string& store, const StoreReport& report) {
     body["durability"] = "power";
   }
   if (report.backup) body["backup_made"] = iso_time(report.backup->made);
+  if (report.loss_accepted) body["loss_accepted"] = true;
   return body;
 }
 
@@ -86,8 +87,11 @@ std::string view_of_store(const json::value& store) {
   line("durability", word_at(store, "durability"));
   if (const json::value& takes = member(store, "takes_claims"); takes.is_bool())
     line("claims", takes.get_bool() ? "are taken" : "are refused: " + printable(word_at(store, "reason"), 1000));
-  if (const std::string made = word_at(store, "backup_made"); !made.empty())
+  if (member(store, "loss_accepted").is_bool()) {
+    line("claims", "will be accepted at the next start: an operator has accepted the loss");
+  } else if (const std::string made = word_at(store, "backup_made"); !made.empty()) {
     line("claims", fmt::format("will be refused: it is a backup made at {}", made));
+  }
   line("records", fmt::format("about {}", number_at(store, "records")));
   if (member(store, "in_progress").is_number()) {
     line("in progress", std::to_string(number_at(store, "in_progress")));

@@ -60,6 +60,7 @@ struct StoreReport {
   std::uint64_t body_files = 0;
   std::uint64_t bytes_on_disk = 0;
   std::optional<BackupMade> backup{}; // it is one that no operator has accepted yet
+  bool loss_accepted = false;         // by an operator; the next start takes it up
   std::vector<std::string> notes{};   // worth knowing, and nothing wrong
   std::vector<StoreProblem> problems{};
   std::uint64_t problems_left_out = 0;

@@ -249,6 +249,87 @@ class BackingUp(StoreToolsTest):
         self.assertTrue(restored.client().post(key="known").replayed)
         self.assertEqual(restored.client().post(key=fresh_key()).status, 503)
 
+    def backed_up(self, name="copy"):
+        """A gateway that is stopped, and a backup of its store with one answered key."""
+        gateway = self.gateway().start()
+        gateway.client().post(key="known")
+        gateway.stop()
+        self.store("backup", self.folder / name, "--store", gateway.store)
+        return gateway
+
+    def assert_sound(self, folder):
+        report = self.verify(folder)
+        self.assertTrue(report["sound"], report["problems"])
+        return report
+
+    def accept_loss(self, folder):
+        return self.store("accept-loss", "--store", f"journal:{folder}", "--yes").stdout
+
+    def test_a_restored_store_is_sound_however_often_it_was_opened(self):
+        self.backed_up()
+        back = self.folder / "back"
+        self.store("restore", self.folder / "copy", back)
+        self.assert_sound(back)
+        restored = self.serve(back)
+        self.assertEqual(restored.client().post(key=fresh_key()).status, 503)
+        restored.stop()
+        self.assertIn("has lost its memory and refuses claims", " ".join(self.assert_sound(back)["notes"]))
+        self.accept_loss(back)
+        self.assert_sound(back)
+        restored.start()
+        self.assertEqual(restored.client().post(key=fresh_key()).status, 201)
+        restored.stop()
+        self.assert_sound(back)
+
+    def test_a_backup_with_actions_for_the_audit_log_is_restored_to_a_sound_store(self):
+        self.backed_up("first")
+        self.store("restore", self.folder / "first", self.folder / "once")
+        self.accept_loss(self.folder / "once")
+        self.serve(self.folder / "once").stop()
+        self.store("backup", self.folder / "copy", "--store", f"journal:{self.folder / 'once'}")
+        self.assertTrue((self.folder / "copy" / "audit-pending").exists())
+        back = self.folder / "back"
+        self.store("restore", self.folder / "copy", back)
+        self.assertIn("restore_store", (back / "audit-pending").read_text())
+        self.assert_sound(back)
+        self.accept_loss(back)
+        self.assert_sound(back)
+        # A restored store that was not opened is a backup itself.
+        self.store("restore", back, self.folder / "again")
+        self.assert_sound(self.folder / "again")
+        # One that was put back by hand has the backup's own list.
+        shutil.copytree(self.folder / "copy", self.folder / "by-hand")
+        self.accept_loss(self.folder / "by-hand")
+        self.assert_sound(self.folder / "by-hand")
+
+    def test_damage_below_what_a_start_reads_is_found_until_the_store_is_opened(self):
+        self.backed_up()
+        self.store("restore", self.folder / "copy", self.folder / "back")
+        for folder in (self.folder / "copy", self.folder / "back"):
+            segment = max(folder.glob("log/*.segment"))
+            with open(segment, "r+b") as file:  # behind the end of the log
+                file.seek(segment.stat().st_size - 1)
+                file.write(b"!")
+            problems = self.verify(folder, code=1)["problems"]
+            self.assertEqual([problem["what"] for problem in problems],
+                             [f"{segment} does not have the content that was backed up"])
+
+    def test_a_loss_that_is_accepted_is_shown_as_accepted_before_the_next_start(self):
+        self.backed_up()
+        back = self.folder / "back"
+        self.store("restore", self.folder / "copy", back)
+        restored = self.serve(back)
+        restored.stop()
+        self.assertIn("at its next start", self.accept_loss(back))
+        told = self.store("verify", "--store", f"journal:{back}").stdout
+        self.assertIn("note: an operator has accepted that the store has lost its memory: it accepts claims again at its "
+                      "next start", told)
+        self.assertNotIn("refuses claims", told)
+        self.assertIn("will be accepted at the next start", self.store("stats", "--store", f"journal:{back}").stdout)
+        restored.start()
+        restored.stop()
+        self.assertNotIn("note:", self.store("verify", "--store", f"journal:{back}").stdout)
+
     def test_nothing_is_overwritten_and_nothing_half_is_left(self):
         gateway = self.gateway().start()
         gateway.client().post(key="known")

@@ -2,8 +2,10 @@
 
 #include "base/faults.h"
 #include "base/private_files.h"
+#include "store/common/store_note.h"
 #include "store/journal/examine.h"
 #include "store/journal/folder_lock.h"
+#include "store/journal/meta.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -237,8 +239,8 @@ Status check_new_folder(const std::string& folder) {
 Result<std::vector<std::string>> files_of_store(const std::string& folder) {
   std::vector<std::string> names;
   const auto belongs = [](const std::string& name) {
-    return is_file_name(name) && name != "LOCK" && name != "LOG" && !name.starts_with("LOG.old") &&
-           name != "admin-token" && name != "accept-loss" && name != kBackupFile && !name.ends_with(".new") &&
+    return is_file_name(name) && name != kLockFile && name != "LOG" && !name.starts_with("LOG.old") &&
+           name != "admin-token" && name != kLossAcceptedFile && name != kBackupFile && !name.ends_with(".new") &&
            !name.ends_with(".unfinished") && !name.ends_with(".dbtmp");
   };
   for (const std::string sub : {"", "log/", "bodies/"}) {
@@ -325,8 +327,11 @@ Result<BackupMade> restore_journal(const std::string& backup, const std::string&
                       backup, file.name));
     }
   }
+  // The file changes once the store has its name: the restore itself is an action for the audit log.
+  BackupNote kept = **note;
+  std::erase_if(kept.files, [](const BackupFile& file) { return file.name == name_of(StoreNote::audit_pending); });
   const Status noted =
-      replace_private_file(fmt::format("{}/{}", partial.path(), kBackupFile), encode_backup_note(**note), Sync::yes);
+      replace_private_file(fmt::format("{}/{}", partial.path(), kBackupFile), encode_backup_note(kept), Sync::yes);
   if (!noted) return noted.fault();
   const Result<StoreReport> report = examine_journal(partial.path(), {.depth = Depth::numbers});
   if (!report) return report.fault();

@@ -13,6 +13,7 @@
 // It is made as FOLDER.partial and gets its name when everything is durable: a backup that was cut off does not look
 // whole. A folder with the file `backup` is a backup, however it came to where it is: a store that is opened on it
 // refuses claims until an operator accepts the loss (loss.cc), because what was claimed after it was made is not in it.
+// The first process that opens it changes its files: the checksums count until then.
 #pragma once
 
 #include "core/store_tools.h"

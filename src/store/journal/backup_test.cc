@@ -1,6 +1,7 @@
 // Backups of an embedded store: of one moment, whatever is being written, and what a store made of one does.
 #include "store/journal/backup.h"
 
+#include "store/common/store_note.h"
 #include "store/journal/examine.h"
 #include "store/journal/store_on_disk.h"
 
@@ -157,6 +158,47 @@ TEST_F(BackupTest, OfARestoredStoreKnowsNoMoreThanTheFirst) {
   const Result<BackupMade> second = store_->back_up(root_ + "/second", {});
   ASSERT_TRUE(second) << second.fault().message;
   EXPECT_EQ(second->made, first.made);
+}
+
+TEST_F(BackupTest, IsComparedWithItsListUntilAStoreIsOpenedOnIt) {
+  open();
+  ASSERT_TRUE(claim(1));
+  back_up();
+  const std::filesystem::path segment = *std::filesystem::directory_iterator(copy_ + "/log");
+  const auto overwrite_behind_the_log = [&](char with) {
+    std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put(with);
+  };
+  overwrite_behind_the_log('!');
+  const StoreReport report = examine(copy_);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0].what, HasSubstr("does not have the content that was backed up"));
+  overwrite_behind_the_log('\0');
+  EXPECT_TRUE(examine(copy_).sound());
+
+  open_the_backup();
+  ASSERT_FALSE(refusal(2).empty());
+  store_.reset();
+  const StoreReport opened = examine(copy_);
+  EXPECT_TRUE(opened.sound()) << opened.problems.front().what;
+  EXPECT_TRUE(opened.backup);
+}
+
+TEST_F(BackupTest, WhatARestoreLeavesForTheAuditLogIsNotInTheListOfTheNewStore) {
+  open();
+  ASSERT_TRUE(claim(1));
+  store_.reset();
+  const std::string name(name_of(StoreNote::audit_pending));
+  std::ofstream(path_ + "/" + name) << "before\n";
+  ASSERT_TRUE(back_up_journal(path_, copy_, {}));
+  const std::string back = root_ + "/back";
+  ASSERT_TRUE(restore_journal(copy_, back, {}));
+  EXPECT_EQ(content_of(back + "/" + name), "before\n");
+  std::ofstream(back + "/" + name) << "before\nrestored\n";
+  EXPECT_TRUE(examine(back).sound());
+  std::ofstream(copy_ + "/" + name) << "damaged\n";
+  EXPECT_FALSE(examine(copy_).sound());
 }
 
 TEST_F(BackupTest, ThatIsGivenUpLeavesNothing) {

@@ -103,7 +103,12 @@ void ContentCheck::look_at_own(std::string_view key, std::string_view value) {
   } else if (key == kFenceKey && value.size() != sizeof(std::uint64_t)) {
     findings_.problem("the counter of fences does not have 8 bytes", kRestoreBackup);
   } else if (key == kLossKey) {
-    findings_.report.notes.push_back(fmt::format("the store has lost its memory and refuses claims: {}", value));
+    findings_.report.notes.push_back(fmt::format(
+        "{}: {}",
+        findings_.report.loss_accepted
+            ? "an operator has accepted that the store has lost its memory: it accepts claims again at its next start"
+            : "the store has lost its memory and refuses claims",
+        value));
   } else if (key.starts_with("job/")) {
     ++findings_.report.jobs_not_over;
   }

@@ -1,9 +1,12 @@
 #include "store/journal/examine.h"
 
 #include "core/record_codec.h"
+#include "store/common/store_note.h"
 #include "store/journal/backup.h"
 #include "store/journal/buckets.h"
 #include "store/journal/content_check.h"
+#include "store/journal/folder_lock.h"
+#include "store/journal/meta.h"
 #include "store/journal/tuning.h"
 #include "store/journal/unsettled.h"
 
@@ -27,8 +30,15 @@ constexpr std::string_view kUseAnotherBackup = "use another backup";
 // Bytes on disk, by the name of the family.
 using FamilyBytes = std::map<std::string, std::uint64_t>;
 
+bool is_there(const std::string& folder, std::string_view name) {
+  std::error_code unknown;
+  return fs::exists(fmt::format("{}/{}", folder, name), unknown);
+}
+
 void look_at_backup(const BackupNote& note, const std::string& folder, StoreFindings& findings) {
   for (const BackupFile& file : note.files) {
+    // To accept the loss adds an action for the audit log to it.
+    if (findings.report.loss_accepted && file.name == name_of(StoreNote::audit_pending)) continue;
     const Result<std::uint64_t> checksum = checksum_of_file(folder + "/" + file.name, file.bytes, findings);
     if (!checksum) {
       findings.problem(checksum.fault(), kUseAnotherBackup);
@@ -123,7 +133,8 @@ void count_bodies(const std::string& folder, const ContentCheck* content, StoreR
   }
 }
 
-void examine_opened(const ClosedStore& store, const std::optional<BackupNote>& note, Depth depth,
+// `list`: the files of the backup, where they must still be as they were backed up.
+void examine_opened(const ClosedStore& store, const std::optional<BackupNote>& list, Depth depth,
                     StoreFindings& findings) {
   std::vector<rocksdb::LiveFileMetaData> files;
   store.db->GetLiveFilesMetaData(&files);
@@ -134,7 +145,7 @@ void examine_opened(const ClosedStore& store, const std::optional<BackupNote>& n
     estimate(store, findings.report);
     return count_bodies(store.folder, nullptr, findings.report);
   }
-  if (note) look_at_backup(*note, store.folder, findings);
+  if (list) look_at_backup(*list, store.folder, findings);
   if (!findings.given_up()) verify_tables(store, files, findings);
   ContentCheck content(store, findings);
   for (const ClosedStore::OpenFamily& open : store.families) {
@@ -152,13 +163,17 @@ Result<StoreReport> examine_journal(const std::string& folder, const ExamineOpti
   const Result<std::vector<std::string>> files = files_of_store(folder);
   if (!files) return files.fault();
   StoreFindings findings(options.tell);
+  findings.report.loss_accepted = is_there(folder, kLossAcceptedFile);
   const Result<std::optional<BackupNote>> note = read_backup_note(folder);
+  // A gateway that opens the store changes its files, also when it refuses claims.
+  const bool never_opened = !is_there(folder, kLockFile);
+  const std::optional<BackupNote> list = note && never_opened ? *note : std::nullopt;
   for (const std::string& name : *files) {
     const std::uint64_t bytes = fs::file_size(folder + "/" + name, error);
     findings.report.bytes_on_disk += bytes;
     // Tables are read once for their checksums and once for what is in them, a backup once more for its own.
     const std::uint64_t content = name.ends_with(".sst") ? ContentCheck::kWorkOfByte * bytes : 0;
-    findings.expect(bytes + content + (note && *note ? bytes : 0));
+    findings.expect(bytes + content + (list ? bytes : 0));
   }
   if (!note) {
     findings.problem(note.fault(), kUseAnotherBackup);
@@ -166,7 +181,7 @@ Result<StoreReport> examine_journal(const std::string& folder, const ExamineOpti
     findings.report.backup = (*note)->as_made(folder);
   }
   const std::unique_ptr<ClosedStore> store = ClosedStore::open(folder, options.sealer, findings);
-  if (store) examine_opened(*store, note ? *note : std::nullopt, options.depth, findings);
+  if (store) examine_opened(*store, list, options.depth, findings);
   if (findings.given_up()) return Fault{FaultKind::conflict, "it was given up before everything was read"};
   return std::move(findings.report);
 }

@@ -1,7 +1,8 @@
 // examine: reads an embedded store that no process has open, as a start would and further, and changes nothing in it.
 //
 // Read are: what a start reads (closed_store.h); every block of RocksDB's files; every record, job, message and large
-// body, with the indexes (content_check.h). A backup is compared with the checksums that it was made with.
+// body, with the indexes (content_check.h). A backup that no process has opened since, restored or not, is compared
+// with the checksums that it was made with.
 #pragma once
 
 #include "core/sealing.h"

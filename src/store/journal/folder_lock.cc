@@ -13,7 +13,7 @@
 namespace oncekey {
 namespace {
 
-std::string lock_path(const std::string& folder) { return folder + "/LOCK"; }
+std::string lock_path(const std::string& folder) { return fmt::format("{}/{}", folder, kLockFile); }
 
 } // namespace
 

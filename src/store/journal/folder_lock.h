@@ -8,13 +8,18 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace oncekey {
+
+// RocksDB makes it at the first opening, before it changes other files of the store, and leaves it. It is in no backup:
+// a backup's folder that has it was opened.
+inline constexpr std::string_view kLockFile = "LOCK";
 
 // The process that has the store open; nothing if none has, or there is no store.
 std::optional<pid_t> process_with_journal(const std::string& folder);
 
-// Keeps gateways from opening the store meanwhile. A backup that was never opened has no lock.
+// Keeps gateways from opening the store meanwhile. There is nothing to take in a backup that was never opened.
 class FolderLock {
  public:
   // `conflict` if a process has the store open, `invalid` if there is no store.

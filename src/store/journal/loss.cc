@@ -2,6 +2,7 @@
 #include "base/crypto.h"
 #include "base/durations.h"
 #include "base/private_files.h"
+#include "store/journal/folder_lock.h"
 #include "store/journal/journal_store.h"
 
 #include <fmt/format.h>
@@ -18,11 +19,11 @@ namespace oncekey {
 namespace {
 
 // An operator's note in the store's folder. Only the owner of the folder and root can leave one.
-std::string note_path(const std::string& folder) { return folder + "/accept-loss"; }
+std::string note_path(const std::string& folder) { return fmt::format("{}/{}", folder, kLossAcceptedFile); }
 
 // Whether a process has the store open. RocksDB holds a record lock on this file.
 bool in_use(const std::string& folder) {
-  const int fd = ::open((folder + "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = ::open(fmt::format("{}/{}", folder, kLockFile).c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
   struct flock lock {};
   lock.l_type = F_WRLCK;

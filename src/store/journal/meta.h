@@ -28,6 +28,8 @@ inline constexpr std::uint32_t kStoreFormat = 2;
 inline constexpr std::string_view kMetaFile = "meta";
 inline constexpr std::string_view kClockKey = "clock";
 inline constexpr std::string_view kLossKey = "loss";
+// A file of the folder: an operator's note, until a gateway has taken it up.
+inline constexpr std::string_view kLossAcceptedFile = "accept-loss";
 inline constexpr std::string_view kSecretFile = "secret";
 
 using StoreId = std::array<std::uint8_t, 16>;
