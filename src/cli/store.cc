@@ -143,7 +143,6 @@ class StoreCommand final : public AdminCommand {
       CLI::Option* const store = command->add_option(
           "--store", url_, "journal:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH");
       store->type_name("URL");
-      if (command == migrate_ || command == accept_loss_) store->required();
     }
     backup_->add_option("DEST", to_, "folder to make, on the gateway's machine; it must not exist")->required();
     backup_->add_option("--reason", reason_, "why; goes into the audit line of a running gateway");
@@ -162,6 +161,9 @@ class StoreCommand final : public AdminCommand {
     const Result<std::string> url = url_.empty() ? Result<std::string>(settings->store) : resolve_secret(url_);
     if (!url) return complain(console, url.fault().message);
     if (const Status usable = check_store_url(*url); !usable) return complain(console, usable.fault());
+    // The default store may be another one than the operator means.
+    if ((migrate_->parsed() || accept_loss_->parsed()) && url_.empty() && config_file().empty())
+      return complain(console, "give --store or --config: the default store is not changed");
     if (verify_->parsed()) return verify(*url, *settings, console);
     if (stats_->parsed()) return stats(*url, *settings, console);
     if (backup_->parsed()) return back_up(*url, console);

@@ -330,6 +330,19 @@ class BackingUp(StoreToolsTest):
         restored.stop()
         self.assertNotIn("note:", self.store("verify", "--store", f"journal:{back}").stdout)
 
+    def test_a_loss_is_accepted_for_the_store_of_a_configuration(self):
+        gateway = self.backed_up()
+        shutil.rmtree(gateway.folder / "data")
+        self.store("restore", self.folder / "copy", gateway.folder / "data")
+        self.store("accept-loss", "--config", gateway.config_file, "--yes")
+        gateway.start()
+        self.assertEqual(gateway.client().post(key=fresh_key()).status, 201)
+        gateway.stop()
+        # Not for the one that a gateway without a configuration would use.
+        for command in (("accept-loss", "--yes"), ("migrate",)):
+            refused = self.store(*command, code=2, cwd=gateway.folder)
+            self.assertIn("give --store or --config", refused.stderr)
+
     def test_nothing_is_overwritten_and_nothing_half_is_left(self):
         gateway = self.gateway().start()
         gateway.client().post(key="known")
