@@ -2,6 +2,7 @@
 
 #include "admin/key_search.h"
 #include "admin/record_json.h"
+#include "base/ascii.h"
 #include "base/timestamp.h"
 #include "core/redaction.h"
 #include "gateway/await_store.h"
@@ -15,6 +16,8 @@ namespace json = boost::json;
 
 constexpr std::size_t kLinesUsual = 100;
 constexpr std::size_t kLinesMax = 1000;
+// Each line is compared with all of them.
+constexpr std::size_t kRecordsMax = 1000;
 
 // A line as the API shows it: `at` and `id` for `time` and `record`, and all members that every line may have.
 json::object line_json(const std::string& line) {
@@ -63,6 +66,27 @@ Result<std::uint64_t> number_in(std::string_view name, std::string_view text, st
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc{} && end == text.data() + text.size() && number > 0) return number;
   return invalid(fmt::format("{}: expected a whole number from 1 on", name));
+}
+
+bool is_beginning_of_id(std::string_view text) {
+  return text.size() >= kRecordBeginningMin && text.size() <= 2 * sizeof(RecordId::bytes) &&
+         consists_of(text, "0123456789abcdef");
+}
+
+Result<std::vector<std::string>> records_in(const json::object& given) {
+  std::vector<std::string> out;
+  const json::value* const records = given.if_contains("records");
+  if (records == nullptr || records->is_null()) return out;
+  const json::array* const list = records->if_array();
+  if (list == nullptr || list->size() > kRecordsMax)
+    return invalid(fmt::format("records: expected a list of at most {} ids of records", kRecordsMax));
+  for (const json::value& each : *list) {
+    const json::string* const id = each.if_string();
+    if (id == nullptr || !record_id_from_hex({id->data(), id->size()}))
+      return invalid("records: expected the 64 hex digits of each record's id");
+    out.emplace_back(id->data(), id->size());
+  }
+  return out;
 }
 
 // On the side thread, where an exception would end the process.
@@ -123,7 +147,8 @@ Task<PageAnswer> AuditPages::list(std::string_view query) {
                     .until = *until};
   const std::string_view record = query_value(query, "record");
   if (!record.empty()) {
-    if (!record_id_from_hex(record)) co_return refused(400, "record: expected the 64 hex digits of a record's id");
+    if (!is_beginning_of_id(record))
+      co_return refused(400, "record: expected the 64 hex digits of a record's id, or at least the first 12");
     wanted.records.emplace_back(record);
   }
   if (record.empty() && query_value(query, "events") != "all") wanted.event = "action";
@@ -168,6 +193,8 @@ Task<PageAnswer> AuditPages::find(const json::object& given) {
   if (!since) co_return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", text_member(given, "until"));
   if (!until) co_return refused(400, until.fault().message);
+  Result<std::vector<std::string>> records = records_in(given);
+  if (!records) co_return refused(400, records.fault().message);
   AuditQuery wanted{.limit = kLinesMax, .since = *since, .until = *until};
   if (const json::value* const before = given.if_contains("before"); before != nullptr && before->is_number()) {
     json::error_code error;
@@ -180,6 +207,8 @@ Task<PageAnswer> AuditPages::find(const json::object& given) {
   if (exact) {
     for (const RecordId& id : searched.ids) wanted.records.push_back(to_hex(id));
   } else {
+    // Operators' lines name a record and no key: a client that has read the others asks for them too.
+    wanted.records = *std::move(records);
     for (const std::string& text : key_texts_of(*search, rules)) {
       wanted.keys.push_back(text);
       wanted.keys.push_back(redacted(shared_.hash, text));

@@ -124,6 +124,7 @@ std::optional<AuditTail> tail_of(int fd, const ChainHash& hash) {
       tail.line = line;
       tail.last = {place_of(line)->n, hash.of(line)};
       tail.torn = text.size() - before.size();
+      tail.foreign = text.substr(before.size()).find('\n') != std::string_view::npos;
       const std::size_t earlier_end = begin == 0 ? 0 : begin - 1;
       const std::size_t earlier = text.substr(0, earlier_end).rfind('\n');
       if (begin > 0 && earlier != std::string_view::npos) {

@@ -56,6 +56,7 @@ struct AuditTail {
   std::uint64_t first = 0; // the number of the file's first line; 0 if it has none
   std::uint64_t bytes = 0; // the file's size
   std::uint64_t torn = 0;  // bytes behind the last whole line
+  bool foreign = false;    // among them is a newline: no crash leaves that
   bool open_ended = false; // the last byte is no newline
   bool links = true;       // the last whole line names the hash of the one before it, as far as both were read
 };

@@ -128,6 +128,7 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options) {
   if (empty) {
     // A new file: what is known is the end of another one.
     tail.torn = 0;
+    tail.foreign = false;
     tail.open_ended = false;
     tail.bytes = 0;
     tail.first = 0;
@@ -160,6 +161,8 @@ void AuditLog::open_line(const AuditTail& found, bool continues) {
     gap = "the store knows no chain of this name";
   } else if (!found.links) {
     gap = fmt::format("line {} does not follow from the one before it", head_.n);
+  } else if (found.foreign) {
+    gap = fmt::format("behind line {} stands one that is not a line of an audit log", head_.n);
   }
   if (!gap.empty()) {
     options_.log.error("audit_chain_broken",
@@ -290,6 +293,14 @@ std::uint64_t AuditLog::put(const std::vector<std::string_view>& lines) {
   std::size_t whole = 0;
   while (whole < each.size() && each[whole].end <= done) ++whole;
   const std::size_t whole_end = whole == 0 ? 0 : each[whole - 1].end;
+  if (done > whole_end) {
+    // What is torn must not look like a line. It may neither end in a newline, which a second torn piece would put
+    // behind the first, nor be whole but for its newline.
+    const bool second = open_ended_ && whole == 0;
+    const bool lacks_newline = whole < each.size() && done + 1 == each[whole].end;
+    const std::size_t back = second ? done : lacks_newline ? 1 : 0;
+    if (back > 0 && ::ftruncate(file_.get(), static_cast<off_t>(size_of(file_.get()) - back)) == 0) done -= back;
+  }
   if (whole > 0) {
     if (file_first_ == 0) file_first_ = head_.n + 1;
     head_ = each[whole - 1].head;

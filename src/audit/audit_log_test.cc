@@ -216,21 +216,38 @@ TEST_F(AuditLogTest, ACrashBeforeTheHeadWasKeptIsNoFault) {
 
 TEST_F(AuditLogTest, ALineTornByACrashStaysAndIsToldFromTampering) {
   write({"a"});
-  std::string text = content();
-  for (const std::string torn : {"{\"n\":4,\"pr", "garbage\nand more"}) {
-    replace(text + torn);
-    EXPECT_THAT(verify().broken, IsEmpty()) << "the last line may be on its way";
-  }
-  write({"b"});
+  replace(content() + "{\"n\":4,\"pr");
   AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty()) << "the last line may be on its way";
+  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr(":4: the last line is not whole")));
+  write({"b"});
+  verdict = verify();
   EXPECT_THAT(verdict.broken, IsEmpty());
-  EXPECT_THAT(verdict.notices, testing::Contains(HasSubstr("17 bytes were torn")));
+  EXPECT_THAT(verdict.notices, testing::Contains(HasSubstr("11 bytes were torn")));
   // Without the word of the gateway it is tampering.
   std::vector<std::string> all = lines();
   all.insert(all.begin() + 1, "garbage");
   replace(all);
   EXPECT_THAT(verify().broken, ElementsAre(path_ + ":2: is not a line of an audit log, and no line behind it says that "
                                                    "it was torn"));
+}
+
+TEST_F(AuditLogTest, AForgedLineAtTheEndIsNotATornOne) {
+  write({"a"});
+  const std::string before = content();
+  for (const std::string forged :
+       {R"({"n":4,"prev":"00","time":"2026-01-02T03:04:05.678Z","event":"action"})", R"({"n":4)", "garbage", ""}) {
+    for (const std::string behind : {"", "{\"n\":4,"}) {
+      replace(before + forged + "\n" + behind);
+      EXPECT_THAT(verify().broken, ElementsAre(path_ + ":4: is not a line of an audit log, and no line behind it says "
+                                                       "that it was torn"))
+          << forged << behind;
+    }
+  }
+  // A start must not pass it off as torn.
+  replace(before + "garbage\n");
+  write({"b"});
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("behind line 3 stands one that is not a line of an audit log")));
 }
 
 TEST_F(AuditLogTest, AWholeLineWithoutItsNewlineIsKept) {
@@ -320,6 +337,70 @@ TEST_F(AuditLogTest, LinesThatDoNotFitOnTheDiskAreCountedAndSaid) {
   EXPECT_THAT(verdict.broken, IsEmpty());
   EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr("51 bytes were torn"), HasSubstr("3 lines could not be written")))
       << content();
+}
+
+TEST_F(AuditLogTest, ADiskThatIsFullTwiceLeavesNothingThatLooksForged) {
+  const auto log = open();
+  log->flush();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  // Room for a part of a line; then for its newline and a part of the next one; then for a line without its newline.
+  std::vector<AuditVerdict> verdicts;
+  const std::uint64_t size = fs::file_size(path_);
+  for (const std::uint64_t room : {50u, 80u}) {
+    const rlimit full{static_cast<rlim_t>(size + room), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    log->write({.event = "replayed", .key = "torn"});
+    log->flush();
+    verdicts.push_back(verify());
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  log->write({.event = "replayed", .key = "room again"});
+  log->flush();
+  verdicts.push_back(verify());
+  // As long as the next one without its newline.
+  log->write({.event = "replayed", .key = "as long"});
+  log->flush();
+  const rlimit full{static_cast<rlim_t>(fs::file_size(path_) + lines().back().size()), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  log->write({.event = "replayed", .key = "as long"});
+  log->flush();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  log->write({.event = "replayed", .key = "room again"});
+  log->flush();
+  verdicts.push_back(verify());
+  std::signal(SIGXFSZ, handler);
+  for (const AuditVerdict& verdict : verdicts) EXPECT_THAT(verdict.broken, IsEmpty()) << content();
+  EXPECT_THAT(verdicts[2].notices, testing::Contains(HasSubstr("51 bytes were torn")));
+}
+
+TEST_F(AuditLogTest, ReadingLeavesOutALastLineWithoutItsNewline) {
+  write({"a"});
+  std::string text = content();
+  text.pop_back();
+  replace(text);
+  const auto files = audit_files_of(path_);
+  const auto page = read_audit(*files, {});
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ(page->lines.size(), 2u);
+  EXPECT_THAT(page->cut_off, ElementsAre(path_));
+  replace(text + "\n");
+  EXPECT_THAT(read_audit(*audit_files_of(path_), {})->cut_off, IsEmpty());
+}
+
+TEST_F(AuditLogTest, ReadingTakesARecordOrTheBeginningOfItsId) {
+  {
+    const auto log = open();
+    log->write({.event = "claimed", .record = "aabb", .key = "k"});
+    log->write({.event = "action", .record = "aabb", .action = "release"});
+    log->write({.event = "claimed", .record = "aacc", .key = "\"record\":\"aabb"});
+  }
+  const auto files = audit_files_of(path_);
+  EXPECT_EQ(read_audit(*files, {.records = {"aabb"}})->lines.size(), 2u);
+  EXPECT_EQ(read_audit(*files, {.records = {"aa"}})->lines.size(), 3u);
+  EXPECT_EQ(read_audit(*files, {.keys = {"k"}})->lines.size(), 1u);
+  EXPECT_EQ(read_audit(*files, {.records = {"aabb"}, .keys = {"k"}})->lines.size(), 2u);
 }
 
 TEST_F(AuditLogTest, ReadingGivesTheNewestFirstPageByPage) {

@@ -18,13 +18,11 @@ constexpr std::chrono::hours kClockSteps{1};
 class LineFilter {
  public:
   explicit LineFilter(const AuditQuery& query) : query_(query) {
-    const auto add = [this](std::string_view name, const std::string& value) {
-      std::string member = fmt::format("\"{}\":", name);
-      append_json_string(member, value);
+    for (const std::string& key : query.keys) {
+      std::string member = "\"key\":";
+      append_json_string(member, key);
       members_.push_back(std::move(member));
-    };
-    for (const std::string& record : query.records) add("record", record);
-    for (const std::string& key : query.keys) add("key", key);
+    }
     if (!query.event.empty()) event_ = fmt::format("\"event\":\"{}\"", query.event);
     if (const auto since = parse_timestamp(query.since)) ends_before_ = timestamp(*since - kClockSteps);
     if (const auto until = parse_timestamp(query.until)) begins_before_ = timestamp(*until + kClockSteps);
@@ -35,9 +33,12 @@ class LineFilter {
     if (!query_.since.empty() && time < query_.since) return false;
     if (!query_.until.empty() && time >= query_.until) return false;
     if (!event_.empty() && line.find(event_) == std::string_view::npos) return false;
-    return members_.empty() || std::any_of(members_.begin(), members_.end(), [&](const std::string& member) {
-             return line.find(member) != std::string_view::npos;
-           });
+    if (members_.empty() && query_.records.empty()) return true;
+    const std::string_view record = text_of(line, "\"record\":\"");
+    return (!record.empty() && std::any_of(query_.records.begin(), query_.records.end(),
+                                           [&](const std::string& begin) { return record.starts_with(begin); })) ||
+           std::any_of(members_.begin(), members_.end(),
+                       [&](const std::string& member) { return line.find(member) != std::string_view::npos; });
   }
 
   // Nothing that stands before this line can fit.
@@ -48,17 +49,19 @@ class LineFilter {
            (!begins_before_.empty() && time_of(line) >= begins_before_);
   }
 
-  static std::string_view time_of(std::string_view line) {
-    constexpr std::string_view kTime = "\"time\":\"";
-    const std::size_t at = line.find(kTime);
+  static std::string_view time_of(std::string_view line) { return text_of(line, "\"time\":\""); }
+
+ private:
+  // Of a member whose text needs no escaping. A quote inside of another member's text has a backslash before it.
+  static std::string_view text_of(std::string_view line, std::string_view begin) {
+    const std::size_t at = line.find(begin);
     if (at == std::string_view::npos) return {};
-    line.remove_prefix(at + kTime.size());
+    line.remove_prefix(at + begin.size());
     return line.substr(0, line.find('"'));
   }
 
- private:
   const AuditQuery& query_;
-  std::vector<std::string> members_; // one of them stands in a line that fits
+  std::vector<std::string> members_; // of the keys: one of them stands in a line that fits
   std::string event_;
   std::string ends_before_;
   std::string begins_before_;
@@ -141,7 +144,8 @@ Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query) {
       if (!found) return found.fault();
       end = *found;
     }
-    std::string rest; // the end of a line whose beginning is in the block before
+    std::string rest;                         // the end of a line whose beginning is in the block before
+    bool whole_from_here = end < file->bytes; // what stands behind the last newline of a file is no line yet
     while (end > 0) {
       const std::uint64_t begin = end > kBlockBytes ? end - kBlockBytes : 0;
       Result<std::string> block = read_at(file->fd.get(), begin, static_cast<std::size_t>(end - begin));
@@ -149,6 +153,13 @@ Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query) {
       looked += block->size();
       *block += rest;
       std::string_view text = *block;
+      if (!whole_from_here) {
+        const std::size_t lines_end = text.rfind('\n') + 1; // 0 if there is none
+        if (lines_end < text.size() && (page.cut_off.empty() || page.cut_off.back() != file->path))
+          page.cut_off.push_back(file->path);
+        text = text.substr(0, lines_end);
+        whole_from_here = lines_end > 0;
+      }
       // Lines that are whole in this block, from its end; the first one may have begun before it.
       while (!text.empty()) {
         const std::string_view terminated = text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;

@@ -5,10 +5,14 @@
 
 namespace oncekey {
 
+// People name a record by so many digits of its id, or more: `oncekey audit show` prints as many.
+inline constexpr std::size_t kRecordBeginningMin = 12;
+
 struct AuditQuery {
   std::uint64_t before = 0; // only lines with a smaller number; 0: from the newest on
   std::size_t limit = 100;
-  // Only lines about one of these records or with one of these keys, as lines show them. Both empty: all lines.
+  // Only lines about one of these records, each given by its id or the beginning of it, or with one of these keys, as
+  // lines show them. Both empty: all lines.
   std::vector<std::string> records{};
   std::vector<std::string> keys{};
   std::string event{}; // only lines of this event; empty for all
@@ -24,6 +28,8 @@ struct AuditPage {
   std::uint64_t next = 0;         // AuditQuery::before of the next page; 0 if there is nothing behind this one
   std::uint64_t looked = 0;       // how many lines were looked at
   std::string back_to;            // the time of the oldest of them; empty if there was none
+  // Files whose last line has no newline: it is being written, or was cut off, and is left out.
+  std::vector<std::string> cut_off;
 };
 
 // Where the search begins (`before`, `until`) is found by halving the files. From there it goes back line by line.

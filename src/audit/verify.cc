@@ -26,14 +26,17 @@ class Verifier {
     path_ = path;
     row_ = 0;
     torn_ = 0;
+    foreign_row_ = 0;
   }
 
   void line(std::string_view line, bool terminated) {
     ++row_;
     const std::optional<ChainPlace> place = place_of(line);
     if (!place || !terminated) {
-      // It may be torn: the next line says so then.
+      // It may be torn: the next line says so then. A line that was torn has no newline before that.
       if (torn_ == 0) torn_row_ = row_;
+      if (terminated && foreign_row_ == 0) foreign_row_ = row_;
+      cut_off_ = !terminated;
       torn_ += line.size() + (terminated ? 1 : 0);
       return;
     }
@@ -53,6 +56,7 @@ class Verifier {
       else
         notice(fmt::format("{} bytes were torn by a crash or a full disk", torn_), torn_row_);
       torn_ = 0;
+      foreign_row_ = 0;
     }
     if (event == "lost") notice(fmt::format("{} lines could not be written", audit_member(line, "lines")), row_);
     if (event == "removed") note_removed(line);
@@ -64,7 +68,9 @@ class Verifier {
   }
 
   AuditVerdict finish(const ChainHeads& heads) {
-    if (torn_ > 0) notice("the last line is not whole: it is being written, or a crash has cut it off", torn_row_);
+    if (foreign_row_ > 0) torn_without_word();
+    if (torn_ > 0 && cut_off_)
+      notice("the last line is not whole: it is being written, or a crash has cut it off", row_);
     verdict_.last_time = audit_member(last_line_, "time");
     judge_beginning();
     const auto kept = heads.of.find(verdict_.chain);
@@ -103,8 +109,9 @@ class Verifier {
     if (verdict_.notices.size() < kBrokenMax) verdict_.notices.push_back(fmt::format("{}:{}: {}", path_, row, what));
   }
   void torn_without_word() {
-    verdict_.broken.push_back(fmt::format(
-        "{}:{}: is not a line of an audit log, and no line behind it says that it was torn", path_, torn_row_));
+    verdict_.broken.push_back(
+        fmt::format("{}:{}: is not a line of an audit log, and no line behind it says that it was torn", path_,
+                    foreign_row_ > 0 ? foreign_row_ : torn_row_));
   }
 
   void begin_chain(const ChainPlace& place, std::string_view line, const std::string& event) {
@@ -185,6 +192,8 @@ class Verifier {
   std::uint64_t row_ = 0;
   std::uint64_t torn_ = 0; // bytes since the last whole line
   std::uint64_t torn_row_ = 0;
+  std::uint64_t foreign_row_ = 0; // the first of them that ends in a newline; 0 if none does
+  bool cut_off_ = false;          // the last of them does not
   bool head_seen_ = false;
   std::string last_line_;
 };

@@ -1,9 +1,11 @@
 #include "audit/read_audit.h"
 #include "audit/verify.h"
+#include "base/ascii.h"
 #include "base/masked_url.h"
 #include "base/timestamp.h"
 #include "cli/admin_talk.h"
 #include "cli/audit_setup.h"
+#include "cli/audit_summary.h"
 #include "cli/progress.h"
 #include "cli/views.h"
 #include "config/secret.h"
@@ -14,26 +16,22 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace oncekey {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kKeyShown = 60;
-
-std::string text_in(const json::value& line, std::string_view name) {
-  const json::value& value = member(line, name);
-  if (value.is_null()) return {};
-  if (const json::string* const text = value.if_string()) return printable({text->data(), text->size()}, kKeyShown);
-  return json::serialize(value);
-}
+// Records whose actions are looked for. The gateway takes no more.
+constexpr std::size_t kRecordsMax = 1000;
+constexpr std::size_t kRecordDigits = 64;
 
 // What happened, in words of the table.
 std::string what_of(const json::value& line) {
-  const std::string event = text_in(line, "event");
-  if (event == "action") return fmt::format("{} ({})", text_in(line, "action"), text_in(line, "result"));
-  const std::string decision = text_in(line, "decision");
+  const std::string event = audit_text(line, "event");
+  if (event == "action") return fmt::format("{} ({})", audit_text(line, "action"), audit_text(line, "result"));
+  const std::string decision = audit_text(line, "decision");
   if (event == "refused") return fmt::format("refused: {}", decision);
   return event;
 }
@@ -44,7 +42,7 @@ std::string view_of_lines(const json::array& lines) {
   for (const json::value& line : lines) {
     std::string more;
     const auto add = [&](std::string_view name, std::string_view title) {
-      if (const std::string text = text_in(line, name); !text.empty())
+      if (const std::string text = audit_text(line, name); !text.empty())
         more += fmt::format("{}{}{}", more.empty() ? "" : ", ", title, text);
     };
     add("who", "by ");
@@ -52,59 +50,23 @@ std::string view_of_lines(const json::array& lines) {
     add("trace", "trace ");
     add("first_trace", "first trace ");
     const auto cell = [&](std::string_view name, std::size_t most) {
-      const std::string text = text_in(line, name);
+      const std::string text = audit_text(line, name);
       return text.empty() ? std::string("-") : text.substr(0, most);
     };
-    rows.push_back({cell("at", 24), what_of(line), cell("status", 3), cell("fence", 20), cell("id", 12),
-                    cell("key", kKeyShown), cell("gateway", 32), more.empty() ? "-" : more});
+    rows.push_back({cell("at", 24), what_of(line), cell("status", 3), cell("fence", 20),
+                    cell("id", kRecordBeginningMin), cell("key", kAuditTextShown), cell("gateway", 32),
+                    more.empty() ? "-" : more});
   }
   return format_table(rows);
 }
 
-// What the lines, oldest first, prove about each record: how often it was executed, and how often the answer was given
-// again.
-std::string summary_of_lines(const json::array& lines) {
-  struct Life {
-    std::vector<std::string> claims;
-    std::string completed, status, first_replay, last_replay;
-    std::size_t replays = 0, mismatches = 0, others = 0;
-  };
-  std::vector<std::pair<std::string, Life>> lives;
+// The records that lines name, each once.
+std::vector<std::string> records_of(const json::array& lines) {
+  std::set<std::string> ids;
   for (const json::value& line : lines) {
-    const std::string id = text_in(line, "id");
-    if (id.empty()) continue;
-    auto found = std::find_if(lives.begin(), lives.end(), [&](const auto& one) { return one.first == id; });
-    if (found == lives.end()) found = lives.insert(lives.end(), {id, Life{}});
-    Life& life = found->second;
-    const std::string event = text_in(line, "event");
-    const std::string at = text_in(line, "at");
-    if (event == "claimed" || event == "taken_over") life.claims.push_back(at);
-    if (event == "completed") {
-      life.completed = at;
-      life.status = text_in(line, "status");
-    }
-    if (event == "replayed") {
-      if (life.replays++ == 0) life.first_replay = at;
-      life.last_replay = at;
-    }
-    if (event == "refused") ++(text_in(line, "decision") == "mismatch" ? life.mismatches : life.others);
+    if (const json::string* const id = member(line, "id").if_string()) ids.emplace(id->data(), id->size());
   }
-  std::string out;
-  for (const auto& [id, life] : lives) {
-    out += fmt::format("\nrecord {}:", id.substr(0, 12));
-    if (life.claims.empty()) out += " its execution is not in these lines";
-    for (std::size_t i = 0; i < life.claims.size(); ++i)
-      out += fmt::format("{} at {}", i == 0 ? " executed" : ", taken over", life.claims[i]);
-    if (!life.completed.empty()) out += fmt::format("; answered {} at {}", life.status, life.completed);
-    if (life.replays == 1) out += fmt::format("; the answer given again once, at {}", life.first_replay);
-    if (life.replays > 1)
-      out += fmt::format("; the answer given again {} times, from {} to {}", life.replays, life.first_replay,
-                         life.last_replay);
-    if (life.mismatches > 0) out += fmt::format("; {} refused as a different request", life.mismatches);
-    if (life.others > 0) out += fmt::format("; {} refused otherwise", life.others);
-    out += "\n";
-  }
-  return out;
+  return {ids.begin(), ids.end()};
 }
 
 class AuditCommand final : public AdminCommand {
@@ -119,7 +81,7 @@ class AuditCommand final : public AdminCommand {
                       "with --key: the account, as the client sends it; - reads it from standard input");
     show_->add_option("--method", method_, "with --key: of the request");
     show_->add_option("--path", path_, "with --key: of the request");
-    show_->add_option("--record", record_, "lines about this record: 64 hex digits");
+    show_->add_option("--record", record_, "lines about this record: its id, or at least the first 12 digits");
     show_->add_option("--since", since_, "from this time on, UTC, as in 2026-01-02 or 2026-01-02T03:04");
     show_->add_option("--until", until_, "before this time");
     show_->add_option("--limit", limit_, "at most so many, the newest")
@@ -245,17 +207,27 @@ class AuditCommand final : public AdminCommand {
         return complain(
             console, fmt::format("{}: expected a time as 2026-01-02 or 2026-01-02T03:04:05Z, got \"{}\"", name, *text));
     }
+    if (!record_.empty() && (record_.size() < kRecordBeginningMin || record_.size() > kRecordDigits ||
+                             !consists_of(record_, "0123456789abcdef")))
+      return complain(console,
+                      fmt::format("--record: expected a record's id of {} hex digits, or at least the first {}",
+                                  kRecordDigits, kRecordBeginningMin));
     int exit_code = kDone;
     bool exact = true;
     std::optional<json::array> lines = log_.empty() ? ask(console, exit_code, exact) : read(console, exit_code);
     if (!lines) return exit_code;
+    if (!record_.empty()) {
+      if (const std::vector<std::string> named = records_of(*lines); named.size() > 1)
+        return complain(console, fmt::format("--record: {} records begin with {}; give more digits, as in {}",
+                                             named.size(), record_, named.front()));
+    }
     std::reverse(lines->begin(), lines->end());
     if (as_json()) {
       console.out << json::serialize(json::object{{"lines", std::move(*lines)}}) << "\n";
       return kDone;
     }
     console.out << view_of_lines(*lines);
-    if (!key_.empty() || !record_.empty()) console.out << summary_of_lines(*lines);
+    if (!key_.empty() || !record_.empty()) console.out << audit_summary(*lines);
     if (!exact && !principal_.empty())
       console.out << "\nall accounts' lines with this key: to see one account's alone, give --method and --path too\n";
     return kDone;
@@ -273,11 +245,43 @@ class AuditCommand final : public AdminCommand {
       exit_code = complain(console, "--principal -: standard input is empty");
       return std::nullopt;
     }
+    if (key_.empty())
+      return pages([&](const json::value& before) { return gateway->get(target(before)); }, console, exit_code, exact);
+    const auto find = [&](Times times, const std::vector<std::string>& records) {
+      return pages(
+          [&](const json::value& before) {
+            return gateway->post("/api/audit/find", search(account, before, times, records));
+          },
+          console, exit_code, exact);
+    };
+    std::optional<json::array> lines = find(Times::all, {});
+    const bool limited = !(since_.empty() && until_.empty());
+    // An account's own records were asked for by their ids, operators' actions included.
+    if (!lines || (exact && !limited)) return lines;
+    return find(Times::given, exact ? std::vector<std::string>() : records_with_key(*lines, console));
+  }
+
+  // Operators' lines name a record and no key. Those of a key are about the records that its other lines name, also
+  // those outside of the times that are asked for.
+  static std::vector<std::string> records_with_key(const json::array& lines, const Console& console) {
+    std::vector<std::string> records = records_of(lines);
+    if (records.size() > kRecordsMax) {
+      console.err << fmt::format(
+          "{} records have this key: operators' actions are shown for {}; --principal, --method and --path tell them "
+          "apart\n",
+          records.size(), kRecordsMax);
+      records.resize(kRecordsMax);
+    }
+    return records;
+  }
+
+  enum class Times { all, given };
+
+  template <class Ask>
+  std::optional<json::array> pages(const Ask& ask_page, const Console& console, int& exit_code, bool& exact) const {
     json::array all;
     for (json::value before = nullptr; all.size() < limit_;) {
-      const auto answer = parsed(
-          key_.empty() ? gateway->get(target(before)) : gateway->post("/api/audit/find", search(account, before)),
-          console, exit_code);
+      const auto answer = parsed(ask_page(before), console, exit_code);
       if (!answer) return std::nullopt;
       if (const json::array* const lines = member(*answer, "lines").if_array()) {
         for (const json::value& line : *lines) {
@@ -301,13 +305,17 @@ class AuditCommand final : public AdminCommand {
     return out;
   }
 
-  std::string search(const std::string& account, const json::value& before) const {
+  std::string search(const std::string& account, const json::value& before, Times times,
+                     const std::vector<std::string>& records) const {
     json::object out{{"key", key_}};
+    const std::string any_time;
+    const bool all = times == Times::all;
     for (const auto& [name, value] :
          {std::pair("principal", &account), std::pair("method", &method_), std::pair("path", &path_),
-          std::pair("since", &since_), std::pair("until", &until_)}) {
+          std::pair("since", all ? &any_time : &since_), std::pair("until", all ? &any_time : &until_)}) {
       if (!value->empty()) out[name] = *value;
     }
+    if (!records.empty()) out["records"] = json::array(records.begin(), records.end());
     if (!before.is_null()) out["before"] = before;
     return json::serialize(out);
   }
@@ -324,15 +332,30 @@ class AuditCommand final : public AdminCommand {
     };
     const Result<AuditFiles> files = audit_files_of(log_);
     AuditQuery query{.limit = limit_, .since = instant(since_), .until = instant(until_), .look_bytes = UINT64_MAX};
-    if (!key_.empty()) query.keys.push_back(key_);
+    const auto read_lines = [&](const AuditQuery& wanted) {
+      return files ? read_audit(*files, wanted) : Result<AuditPage>(files.fault());
+    };
+    if (!key_.empty()) {
+      query.keys.push_back(key_);
+      const Result<AuditPage> named = read_lines({.limit = limit_, .keys = query.keys, .look_bytes = UINT64_MAX});
+      if (named) query.records = records_with_key(shown(*named), console); // else the next one says why
+    }
     if (!record_.empty()) query.records.push_back(record_);
-    const Result<AuditPage> page = files ? read_audit(*files, query) : Result<AuditPage>(files.fault());
+    const Result<AuditPage> page = read_lines(query);
     if (!page) {
       exit_code = complain(console, page.fault().message, kRefused);
       return std::nullopt;
     }
+    for (const std::string& file : page->cut_off)
+      console.err << fmt::format("left out: the last line of {}: it is being written, or a crash has cut it off\n",
+                                 file);
+    return shown(*page);
+  }
+
+  // As the gateway shows them.
+  static json::array shown(const AuditPage& page) {
     json::array all;
-    for (const std::string& line : page->lines) {
+    for (const std::string& line : page.lines) {
       json::error_code error;
       json::value one = json::parse(line, error);
       if (error || !one.is_object()) continue;

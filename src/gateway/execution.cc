@@ -109,10 +109,13 @@ Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict)
 }
 
 Task<void> Execution::let_go(Settlement how) {
+  // A release without a status says that the request was not sent. An answer that broke off has a status and is no
+  // answer.
+  const bool answered = answer_.error == CallError::none || answer_.error == CallError::unusable;
   replier_.audit(how == Settlement::release ? "released"
                  : how == Settlement::hold  ? "held"
                                             : "abandoned",
-                 to_string(how), 0);
+                 to_string(how), how == Settlement::release && answered ? answer_.status : 0);
   return key_.let_go(how);
 }
 

@@ -70,8 +70,8 @@ class AuditLogTest(GatewayTest):
         self.assertEqual((claimed["key"], claimed["route"], claimed["gateway"]), (self.key, "/charges/*", "eu-1"))
         self.assertEqual((claimed["trace"], replayed["trace"], replayed["first_trace"]), (TRACES[0], TRACES[1], TRACES[0]))
         text = self.cli("show", "--key", self.key).stdout
-        self.assertRegex(text, "executed at .*; answered 201 at .*; the answer given again 2 times, from .*; 1 refused as "
-                               "a different request")
+        self.assertRegex(text, "executed once; claimed at .*, answered 201 at .*; the answer given again 2 times, from "
+                               ".*; 1 refused as a different request")
         self.assertIn("no line", self.cli("show", "--key", self.key, "--until", "2020-01-01").stdout)
         self.assertIn("no line", self.cli("show", "--key", "never-sent").stdout)
         # Of an account alone it knows nothing, and says so.
@@ -135,6 +135,119 @@ class AuditLogTest(GatewayTest):
         verified = self.verify()
         self.assertEqual((verified.returncode, verified.stderr), (0, ""), verified)
         self.assertRegex(verified.stdout, "^whole: [0-9]+ lines in 2 files, 1 to [0-9]+")
+
+
+class SummaryTest(unittest.TestCase):
+    """What `audit show` concludes from the lines of a key: how often the API may have executed."""
+
+    lease_seconds = 2
+
+    def setUp(self):
+        self.upstream = Upstream().start()
+        self.addCleanup(self.upstream.stop)
+        self.gateway = Gateway(self.upstream.url, [
+            {"path": "/held/*", "policy": "classic", "audit": "decisions", "on_unknown": "hold"},
+            {"path": "/*", "policy": "classic", "audit": "decisions", "on_unknown": "abandon",
+             "lease": f"{self.lease_seconds}s"}], store="journal")
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        self.key = fresh_key()
+
+    def post(self, target="/charges", key=None, account="alice"):
+        return self.gateway.client(account).post(target, key=key or self.key, body=b"ten")
+
+    def act(self, action, *arguments):
+        record = self.gateway.records(key=self.key)[0]["id"]
+        done = run_cli("keys", action, record, "--reason", "asked the bank", "--yes", *arguments, "--admin",
+                       self.gateway.admin_text)
+        self.assertEqual(done.returncode, 0, done)
+        return record
+
+    def show(self, *arguments):
+        shown = run_cli("audit", "show", *(arguments or ("--key", self.key)), "--admin", self.gateway.admin_text)
+        self.assertEqual(shown.returncode, 0, shown)
+        return shown.stdout
+
+    def assert_summary(self, words):
+        summary = self.show().strip().splitlines()[-1]
+        self.assertRegex(summary, "^record [0-9a-f]{12}: " + words.replace("TIME", r"\d{4}-\d\d-\d\dT\S+Z") + "$")
+
+    def test_a_claim_that_sent_nothing_did_not_execute(self):
+        self.upstream.stop()
+        self.assertEqual(self.post().status, 503)
+        self.assert_summary("not executed; claimed at TIME, released at TIME: the request was not sent; 1 refused otherwise")
+        self.assertEqual(self.post().status, 503)
+        self.upstream.start()
+        self.assertEqual(self.post().status, 201)
+        self.assert_summary("executed once; claimed and released 2 times, from TIME to TIME: the request was not sent; claimed "
+                            "anew at TIME, answered 201 at TIME; 2 refused otherwise")
+
+    def test_an_answer_that_is_not_kept_may_be_an_execution(self):
+        self.upstream.will(answers(429, b"slow down"))
+        self.assertEqual(self.post().status, 429)
+        self.assertEqual(self.post().status, 201)
+        self.assert_summary("executed up to 2 times; claimed at TIME, released at TIME: the answer 429 is not kept; claimed "
+                            "anew at TIME, answered 201 at TIME")
+
+    def test_a_held_call_has_an_unknown_outcome_until_it_is_answered_by_hand(self):
+        self.upstream.will(resets())
+        self.post("/held/1")
+        self.assert_summary("executed at most once; claimed at TIME, held at TIME; its outcome is unknown; 1 refused "
+                            "otherwise")
+        self.act("complete", "--status", "201", "--body", "{}")
+        self.assertEqual(self.post("/held/1").status, 201)
+        self.assert_summary("executed at most once; claimed at TIME, held at TIME; answered by hand at TIME, by .*; the answer "
+                            "given again once, at TIME; 1 refused otherwise")
+
+    def test_a_release_by_hand_lets_it_execute_anew(self):
+        self.upstream.will(resets())
+        self.post("/held/1")
+        self.act("release")
+        self.assert_summary("executed at most once; claimed at TIME, held at TIME; released by hand at TIME, by .*; 1 refused "
+                            "otherwise")
+        self.post("/held/1")
+        self.assert_summary("executed up to 2 times; claimed at TIME, held at TIME; released by hand at TIME, by .*; claimed "
+                            "anew at TIME, answered 201 at TIME; 1 refused otherwise")
+
+    def test_a_takeover_is_called_so_and_nothing_else_is(self):
+        self.upstream.will(resets())
+        self.post()
+        self.assert_summary("executed at most once; claimed at TIME, abandoned at TIME; its outcome is unknown; 1 refused "
+                            "otherwise")
+        self.gateway.wait_until_leases_end(self.lease_seconds, key=self.key)
+        self.assertEqual(self.post().status, 201)
+        self.assert_summary("executed up to 2 times; claimed at TIME, abandoned at TIME; taken over at TIME, answered 201 at "
+                            "TIME; 1 refused otherwise")
+
+    def test_the_lines_of_a_key_include_what_operators_did_with_it(self):
+        self.post(key="another")
+        self.upstream.will(resets())
+        self.post("/held/1")
+        record = self.act("release")
+        log = self.gateway.folder / "data" / "audit.log"
+        acted_at = next(line["time"] for line in lines_of(log) if line.get("action") == "release")
+        self.assertIn("release (done)", self.show("--key", self.key))
+        self.assertNotIn("release (done)", self.show("--key", "another"))
+        # Also where the lines that have the key are outside of the time that is asked for.
+        self.assertIn("release (done)", self.show("--key", self.key, "--since", acted_at))
+        self.assertIn("release (done)", self.show("--key", self.key, "--principal", "Bearer alice", "--method", "POST",
+                                                  "--path", "/held/1"))
+        self.assertIn("release (done)", self.show("--record", record[:12]))
+        self.gateway.stop()
+        log = ("--log", str(log))
+        for which in (("--key", self.key), ("--key", self.key, "--since", acted_at), ("--record", record[:12])):
+            shown = run_cli("audit", "show", *which, *log)
+            self.assertIn("release (done)", shown.stdout, shown)
+        self.assertNotIn("release (done)", run_cli("audit", "show", "--key", "another", *log).stdout)
+        for wrong in (record[:11], record + "0", record[:12].upper() + "G"):
+            self.assertEqual(run_cli("audit", "show", "--record", wrong, *log).returncode, 2, wrong)
+
+    def test_a_list_of_records_is_checked(self):
+        for records in ("x", ["x"], [1], ["0" * 64] * 1001):
+            body = json.dumps({"key": "k", "records": records}).encode()
+            answer = self.gateway.admin.request("POST", "/api/audit/find", body=body,
+                                                headers=[("Content-Type", "application/json")])
+            self.assertEqual(answer.status, 400, records)
 
 
 class TamperedLogTest(unittest.TestCase):
@@ -206,6 +319,33 @@ class TamperedLogTest(unittest.TestCase):
         self.assertIn("started again after a crash", verified.stdout)
         self.assertIn("18 bytes were torn", verified.stdout)
         self.assertNotIn("audit_chain_broken", self.gateway.log)
+
+    def test_a_forged_line_at_the_end_is_not_taken_for_a_torn_one(self):
+        self.work()
+        self.gateway.stop()
+        whole = self.log.read_text()
+        for forged in ('{"n":9,"prev":"00","time":"2026-01-02T03:04:05.678Z","event":"action","record":"00"}', '{"n":9'):
+            self.log.write_text(whole + forged + "\n")
+            self.assert_broken(r"audit\.log:9: is not a line of an audit log, and no line behind it says that it was torn")
+            verified = run_cli("audit", "verify", "--config", str(self.gateway.config_file), "--json")
+            self.assertEqual((verified.returncode, json.loads(verified.stdout)["whole"]), (1, False))
+        # The next start does not pass it off as torn by a crash.
+        self.gateway.start()
+        self.assertIn("event=audit_chain_broken", self.gateway.log)
+        self.gateway.stop()
+        self.assert_broken("behind line 8 stands one that is not a line of an audit log")
+
+    def test_a_last_line_without_its_newline_is_left_out(self):
+        self.work()
+        self.gateway.stop()
+        rows = self.log.read_text().splitlines()
+        self.log.write_text("\n".join(rows))
+        shown = run_cli("audit", "show", "--log", str(self.log), "--json")
+        self.assertEqual(len(json.loads(shown.stdout)["lines"]), len(rows) - 1)
+        self.assertRegex(shown.stderr, r"left out: the last line of .*audit\.log: it is being written, or a crash")
+        self.log.write_text("\n".join(rows) + "\n")
+        shown = run_cli("audit", "show", "--log", str(self.log), "--json")
+        self.assertEqual((len(json.loads(shown.stdout)["lines"]), shown.stderr), (len(rows), ""))
 
     def release_what_is_held(self):
         """A key whose first owner got no answer, released by an operator; its id."""
