@@ -18,13 +18,20 @@ void submit_claims(PostgresQueue& queue, std::uint8_t first, std::uint8_t last) 
 
 CallBatch take_now(PostgresQueue& queue) { return queue.take(std::chrono::steady_clock::now()); }
 
-TEST(PostgresQueue, WaitsForAnIdThatRests) {
-  PostgresQueue queue;
+// A queue whose one id has been given back to rest for so long.
+void give_back_to_rest(PostgresQueue& queue, Millis rest) {
   submit_claims(queue, 1, 1);
   CallBatch batch = take_now(queue);
-  batch[0].rest = Millis{5};
+  batch[0].rest = rest;
   queue.give_back(std::move(batch));
-  EXPECT_TRUE(take_now(queue).empty());
+}
+
+TEST(PostgresQueue, WaitsForAnIdThatRests) {
+  PostgresQueue long_resting;
+  give_back_to_rest(long_resting, std::chrono::hours(1));
+  EXPECT_TRUE(take_now(long_resting).empty());
+  PostgresQueue queue;
+  give_back_to_rest(queue, Millis{5});
   EXPECT_EQ(queue.take(deadline_in(Millis{10'000})).size(), 1u);
 }
 
