@@ -70,7 +70,9 @@ class LongRunningTest(AsyncTest):
         gate.open()
         self.final(url)
         self.assertEqual(self.assert_accepted(self.post_async("/orders?expand=1")), url)
-        self.assertNotEqual(self.assert_accepted(self.post_async(key=fresh_key())), url)
+        another = self.assert_accepted(self.post_async(key=fresh_key()))
+        self.assertNotEqual(another, url)
+        self.final(another)  # it has left the upstream to the next test
         self.assertEqual(self.upstream.executions(self.key), 1)
 
     def test_a_retry_without_the_preference_is_a_retry_like_any_other(self):
