@@ -36,7 +36,7 @@ struct ServerOptions {
   std::string client_ca{};      // clients may show a certificate of these authorities; others are not accepted
   Headers answer_headers{};     // in every answer that does not have one of the name itself
   // Of a listener with few connections: where they are all used, one that waits for its request gives way to a new one.
-  // Otherwise whoever holds them open with nothing to say would keep a liveness probe out.
+  // Otherwise a client that opens all of them and sends nothing would keep a liveness probe out.
   bool silent_give_way = false;
 };
 

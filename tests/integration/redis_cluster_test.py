@@ -183,8 +183,8 @@ class FailoverTest(SharedStoreTest):
 
 class ClusterWithoutReplicas(ClusterBackend):
     def __init__(self):
-        # Nobody takes over. With a short time-out a second primary that the machine lets wait for a second and a half
-        # counts as dead too, and the third one, which then sees no majority, refuses its keys.
+        # No replica takes over. With a time-out of a second and a half the nodes of a busy machine take a second primary
+        # for dead too, and the third one, which then sees no majority, refuses its keys.
         self.server = RedisCluster(replicas=0, cluster_require_full_coverage="no", cluster_node_timeout=15000)
 
 
